@@ -1,0 +1,1 @@
+"""Standard names for the insides of transformers."""

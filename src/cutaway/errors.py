@@ -1,0 +1,80 @@
+"""The errors Cutaway raises. Every one is a `CutawayError`; its message says what was given, what was expected and
+what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CutawayError(Exception):
+    """The base of every error that Cutaway raises itself."""
+
+
+class UnknownValueError(CutawayError, AttributeError):
+    """No value, module or path has this name; the message lists near names."""
+
+
+class UnavailableValueError(CutawayError, AttributeError):
+    """The value is a word of the vocabulary, and this model under this load does not have it; the message says why."""
+
+
+class NoTraceError(CutawayError, RuntimeError):
+    """A value was asked for outside a trace, or from a trace that is over."""
+
+
+class OrderError(CutawayError, RuntimeError):
+    """The forward pass is already past the value asked for."""
+
+
+class LateEditError(OrderError):
+    """An edit came after the forward pass had moved on, so that it could not have had an effect."""
+
+
+class ReadOnlyError(CutawayError, AttributeError):
+    """The value can be read and not edited."""
+
+
+class ShapeError(CutawayError, ValueError):
+    """A tensor's shape is not that of the value it would replace."""
+
+
+class DtypeError(CutawayError, TypeError):
+    """A tensor's dtype is not that of the value it would replace."""
+
+
+class DeviceError(CutawayError, ValueError):
+    """A tensor's device is not that of the value it would replace."""
+
+
+class InputError(CutawayError, ValueError):
+    """The prompt cannot be run: empty, of mixed kinds, outside the vocabulary, or longer than the context."""
+
+
+class UnsupportedModelError(CutawayError, NotImplementedError):
+    """No family file covers this architecture, or a setting of it."""
+
+
+class LoadError(CutawayError, OSError):
+    """A checkpoint cannot be read: not found, damaged, in pickle format, or in need of remote code."""
+
+
+class NoWeightsError(CutawayError, RuntimeError):
+    """The model was loaded with `dispatch=False` and its weights cannot be had."""
+
+
+class CheckError(CutawayError, AssertionError):
+    """A model does not keep what the vocabulary promises; the message names the value and what differed."""
+
+
+class NonFiniteWarning(UserWarning):
+    """Attention scores overflowed the model's dtype; the message names the layer and the remedy."""
+
+
+def did_you_mean(given: str, names: Iterable[str], most: int = 3) -> str:
+    """A sentence that offers the names nearest to the one given, with a space before it; empty where none is near."""
+    near = difflib.get_close_matches(given, list(dict.fromkeys(names)), n=most, cutoff=0.55)
+    if not near:
+        return ""
+    *others, last = [f"'{name}'" for name in near]
+    return f" Did you mean {', '.join(others) + ' or ' if others else ''}{last}?"

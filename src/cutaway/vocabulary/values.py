@@ -1,0 +1,121 @@
+"""Every value of the vocabulary, one row each, under its host and in the order of a forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cutaway.vocabulary import layouts
+from cutaway.vocabulary.layouts import Layout
+
+Host = Literal["model", "layer", "attention", "mlp"]
+
+HOSTS: dict[Host, str] = {
+    "model": "",
+    "layer": "layers.{layer}",
+    "attention": "layers.{layer}.self_attn",
+    "mlp": "layers.{layer}.mlp",
+}
+"""Each host with its path; `{layer}` stands for the layer's number."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A row of the vocabulary.
+
+    A `read_only` value can be read and not edited. A `derived` one is computed from other values, after the pass has
+    reached them.
+    """
+
+    name: str
+    host: Host
+    layout: Layout
+    meaning: str
+    read_only: bool = False
+    derived: bool = False
+
+
+_ROWS = (
+    Value("input_ids", "model", layouts.TOKENS, "the token ids the model was called with"),
+    Value("attention_mask", "model", layouts.TOKENS, "the mask the model was called with; zeros are padding"),
+    Value(
+        "input_size", "model", layouts.SCALAR, "batch and sequence length of this call", read_only=True, derived=True
+    ),
+    Value(
+        "token_embeddings",
+        "model",
+        layouts.RESIDUAL,
+        "the embedding module's output; what enters the first block is `layers[0].layer_input`",
+    ),
+    Value("layer_input", "layer", layouts.RESIDUAL, "the stream entering the block"),
+    Value("attention_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the attention"),
+    Value(
+        "attention_queries",
+        "attention",
+        layouts.QUERIES,
+        "queries as they enter attention, after the rotary",
+    ),
+    Value(
+        "attention_keys",
+        "attention",
+        layouts.KEYS,
+        "keys as they enter attention, after the rotary; with a cache, those of all positions so far",
+    ),
+    Value(
+        "attention_values",
+        "attention",
+        layouts.VALUE_HEADS,
+        "values as they enter attention; with a cache, those of all positions so far",
+    ),
+    Value("attention_scores", "attention", layouts.PATTERN, "scores entering the softmax, scaled and masked"),
+    Value("attention_probabilities", "attention", layouts.PATTERN, "the pattern that the values are mixed with"),
+    Value(
+        "attention_head_outputs",
+        "attention",
+        layouts.HEAD_OUTPUTS,
+        "each head's output before the output projection",
+    ),
+    Value(
+        "attention_premix",
+        "attention",
+        layouts.HEAD_OUTPUTS,
+        "every head's output side by side, as the output projection takes it",
+    ),
+    Value("attention_output", "attention", layouts.RESIDUAL, "what the attention adds to the stream"),
+    Value("layer_mid", "layer", layouts.RESIDUAL, "the stream between attention and MLP"),
+    Value("mlp_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the MLP"),
+    Value("mlp_input", "layer", layouts.RESIDUAL, "what the MLP is called with"),
+    Value("mlp_activation", "mlp", layouts.NEURONS, "the activation function's output"),
+    Value(
+        "mlp_neurons",
+        "mlp",
+        layouts.NEURONS,
+        "what the down projection receives: act(gate) * up when gated, the activation itself otherwise",
+    ),
+    Value("mlp_output", "mlp", layouts.RESIDUAL, "what the MLP adds to the stream"),
+    Value("layer_output", "layer", layouts.RESIDUAL, "the stream leaving the block"),
+    Value("final_norm_output", "model", layouts.RESIDUAL, "the stream after the final norm; what `lm_head` reads"),
+    Value("lm_head_output", "model", layouts.LOGITS, "the head's own output, before a soft cap or scale"),
+    Value(
+        "logits",
+        "model",
+        layouts.LOGITS,
+        "what the model returns, after anything done past `lm_head`",
+    ),
+    Value(
+        "next_token_probs",
+        "model",
+        layouts.NEXT_TOKEN_PROBS,
+        "the distribution over the next token at each row's last real position",
+        read_only=True,
+        derived=True,
+    ),
+)
+
+VALUES: dict[str, Value] = {value.name: value for value in _ROWS}
+"""All values by name. A name belongs to one host, so a name alone tells where its value hangs."""
+
+
+def values_of(host: Host) -> list[Value]:
+    """The values that hang on a host, in the order of a forward pass."""
+    return [value for value in VALUES.values() if value.host == host]
