@@ -1,0 +1,65 @@
+# Every target makes what it needs, the environment first: `make demo` and `make test` work in a fresh clone.
+# The lock is a file of constraints: it says which version of a package, pyproject.toml says which packages.
+
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help demo test lint types pytest format phi-mini lock clean
+
+help:
+	@echo "make demo      see Cutaway at work on the built-in checkpoint"
+	@echo "make test      lint, types and tests, as continuous integration runs them"
+	@echo "make lint      ruff: rules and format        make types   pyright, strict, on src"
+	@echo "make pytest    the tests alone               make format  ruff: repair and format"
+	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
+	@echo "make lock      renew requirements.lock       make clean   remove what was made, .venv too"
+
+demo: .venv/run.stamp
+	@$(BIN)/cutaway demo
+
+test: lint types pytest
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev.stamp
+	$(BIN)/pyright
+
+pytest: .venv/dev.stamp
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+format: .venv/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+phi-mini: .venv/dev.stamp
+	$(BIN)/python -m training.phi_mini.train --out build/phi-mini
+	$(BIN)/python -m training.phi_mini.evaluate build/phi-mini
+
+.venv/run.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Cutaway needs Python 3.11 or later, and $(PYTHON) is older: say make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@echo "making .venv and installing Cutaway into it (a few minutes the first time)"
+	$(PYTHON) -m venv .venv
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev.stamp: .venv/run.stamp
+	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' '.[dev]'
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude cutaway \
+		| sed 's/+[a-z0-9.]*$$//' | grep -viE '^(nvidia|cuda|triton)' > requirements.lock
+
+clean:
+	rm -rf .venv build dist site src/*.egg-info .ruff_cache .coverage coverage.xml
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
