@@ -4,7 +4,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint requirements.lock
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -50,6 +50,7 @@ phi-mini: .venv/dev.stamp
 	@touch $@
 
 .venv/dev.stamp: .venv/run.stamp
+	@echo "installing what the tests need into .venv"
 	$(PIP) --no-build-isolation --editable '.[dev]'
 	@touch $@
 

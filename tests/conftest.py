@@ -1,0 +1,27 @@
+"""What all tests share: no network, and browser tests only where there is a browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if CHROMIUM is None:
+        skip = pytest.mark.skip(reason="no Chromium on this machine: apt-get install chromium")
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Chromium, for Playwright's `executable_path`; tests that use it are marked `browser`."""
+    assert CHROMIUM is not None, "mark tests that use this fixture with @pytest.mark.browser"
+    return CHROMIUM
