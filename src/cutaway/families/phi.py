@@ -1,0 +1,84 @@
+"""Phi-1, Phi-1.5 and Phi-2: a parallel block with one norm, and a rotary on part of each head.
+
+Attention and MLP read the same normed stream, so no stream passes between them, and their sum is added to the stream
+last. transformers: `models/phi/modeling_phi.py`.
+"""
+
+from cutaway.families.family import Family
+from cutaway.sites import attention_argument, attention_result, input_of, output_of, pattern, softmax_input
+
+PHI = Family(
+    name="phi",
+    architectures=("PhiForCausalLM",),
+    checkpoints=("microsoft/phi-1", "microsoft/phi-1_5", "microsoft/phi-2"),
+    modules={
+        "model": {
+            "embed_tokens": "model.embed_tokens",
+            "layers": "model.layers",
+            "norm": "model.final_layernorm",
+            "lm_head": "lm_head",
+        },
+        "layer": {"input_layernorm": "input_layernorm", "self_attn": "self_attn", "mlp": "mlp"},
+        "attention": {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "dense"},
+        "mlp": {"act_fn": "activation_fn", "down_proj": "fc2"},
+    },
+    sizes={
+        "num_layers": "num_hidden_layers",
+        "hidden_size": "hidden_size",
+        "num_heads": "num_attention_heads",
+        "num_kv_heads": "num_key_value_heads",
+        "vocab_size": "vocab_size",
+        "intermediate_size": "intermediate_size",
+    },
+    values={
+        "input_ids": input_of(argument="input_ids"),
+        "attention_mask": input_of(argument="attention_mask"),
+        "token_embeddings": output_of("embed_tokens"),
+        "layer_input": input_of(),
+        "attention_norm_output": output_of("input_layernorm"),
+        "attention_queries": attention_argument("query"),
+        "attention_keys": attention_argument("key"),
+        "attention_values": attention_argument("value"),
+        "attention_scores": softmax_input(),
+        "attention_probabilities": pattern(),
+        "attention_head_outputs": attention_result(),
+        "attention_premix": input_of("o_proj", argument="input", split=("num_heads", "head_dim")),
+        "attention_output": output_of(),
+        "mlp_norm_output": output_of("input_layernorm"),
+        "mlp_input": input_of("mlp"),
+        "mlp_activation": output_of("act_fn"),
+        "mlp_neurons": input_of("down_proj", argument="input"),
+        "mlp_output": output_of(),
+        "layer_output": output_of(),
+        "final_norm_output": output_of("norm"),
+        "lm_head_output": output_of("lm_head"),
+        "logits": output_of(key="logits"),
+    },
+    unavailable={
+        "layer_mid": "Phi's block is parallel: attention and MLP read the same normed stream, so no stream passes "
+        "between them. `layer_input` enters the block, `layer_output` leaves it.",
+    },
+    stream=("attention_output", "mlp_output", "layer_input"),
+    settings=frozenset(
+        {
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "num_key_value_heads",
+            "resid_pdrop",
+            "embd_pdrop",
+            "attention_dropout",
+            "hidden_act",
+            "max_position_embeddings",
+            "initializer_range",
+            "layer_norm_eps",
+            "tie_word_embeddings",
+            "rope_parameters",
+            "rope_theta",
+            "partial_rotary_factor",
+            "qk_layernorm",
+        }
+    ),
+)

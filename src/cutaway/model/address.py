@@ -1,0 +1,75 @@
+"""An address: a value's site, bound to the module of one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.errors import DeviceError, DtypeError, ReadOnlyError, ShapeError
+from cutaway.sites import MOMENTS, Moment, Slot
+from cutaway.sites.slots import FirstArgument, Whole
+from cutaway.vocabulary import Value
+
+
+@dataclass(frozen=True, eq=False)
+class Address:
+    """Where a value, or a module's own input or output, is in one model.
+
+    Attributes:
+        path: as a user writes it.
+        value: the row of the vocabulary; None for a module's own input and output.
+        module_path: the module's own path.
+        within: the modules that hold it, from the model inwards.
+    """
+
+    path: str
+    value: Value | None
+    module_path: str
+    module: nn.Module
+    moment: Moment
+    slot: Slot | Whole | FirstArgument
+    within: tuple[nn.Module, ...]
+
+    @property
+    def place(self) -> tuple[str, Moment, Slot | Whole | FirstArgument]:
+        """What two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP."""
+        return (self.module_path, self.moment, self.slot)
+
+    def describe(self) -> str:
+        """The path and where that is, for messages."""
+        return f"`{self.path}` ({self.module_path or 'the model'}, {MOMENTS[self.moment]})"
+
+    def refuse_unless_writable(self) -> None:
+        if self.value is not None and self.value.read_only:
+            raise ReadOnlyError(f"`{self.path}` can be read and not edited: it is derived from other values.")
+
+    def check_replacement(self, old: object, new: object) -> None:
+        """Raises where `new` cannot stand in the place of `old`.
+
+        Raises:
+            ShapeError, DtypeError, DeviceError: naming both, and what to do.
+        """
+        if not isinstance(old, Tensor):
+            return
+        if not isinstance(new, Tensor):
+            raise DtypeError(f"`{self.path}` is a tensor; it was given a {type(new).__name__}.")
+        if new.shape != old.shape:
+            layout = f" {self.value.layout}" if self.value else ""
+            raise ShapeError(
+                f"`{self.path}` has shape {list(old.shape)}{layout}; it was given {list(new.shape)}. "
+                "To set part of it, write into a slice: `value[:, -1] = …`."
+            )
+        if new.dtype != old.dtype:
+            raise DtypeError(
+                f"`{self.path}` is {_name(old.dtype)}; it was given {_name(new.dtype)}. Convert it: `.to({old.dtype})`."
+            )
+        if new.device != old.device:
+            raise DeviceError(
+                f"`{self.path}` is on {old.device}; it was given a tensor on {new.device}. Move it: `.to('{old.device}')`."
+            )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,150 @@
+"""What a model is called with, from whatever a prompt is given as.
+
+A prompt is a string, several strings, ids, several rows of ids, a tensor of either rank, or a tokenizer's output with its
+mask. Rows of different lengths are padded on the left, so that every row's last token stands at the end. What the tokenizer
+adds is what transformers' tokenizer adds, and nothing else. The caller's tensors are copied: an edit of `input_ids` in a
+trace leaves them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig
+
+from cutaway.errors import InputError
+
+Prompt = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | Mapping[str, Any]
+
+
+def prepare_inputs(
+    prompt: Prompt,
+    tokenizer: Any,
+    config: PretrainedConfig,
+    device: torch.device,
+    attention_mask: Tensor | Sequence[Any] | None = None,
+) -> dict[str, Tensor]:
+    """The model's `input_ids` and `attention_mask`, `[batch seq]` each, on `device`, and whatever else a mapping holds.
+
+    Raises:
+        InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, or its ids are outside the
+            embedding or longer than the context.
+    """
+    rest: dict[str, Any] = {}
+    if isinstance(prompt, Mapping):
+        rest = {str(name): value for name, value in prompt.items()}
+        if "input_ids" not in rest:
+            raise InputError(f"a mapping must hold `input_ids`; it holds {', '.join(rest) or 'nothing'}.")
+        prompt = rest.pop("input_ids")
+        given = rest.pop("attention_mask", None)
+        attention_mask = given if attention_mask is None else attention_mask
+    ids, padding = _rows(prompt, tokenizer, config)
+    _check_ids(ids, config)
+    mask = padding if attention_mask is None else _mask(attention_mask, ids)
+    rest = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in rest.items()}
+    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), **rest}
+
+
+def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor]:
+    """Ids `[batch seq]` and the mask of their padding."""
+    if isinstance(prompt, Tensor):
+        if prompt.ndim not in (1, 2) or prompt.is_floating_point() or prompt.dtype == torch.bool:
+            raise InputError(
+                f"ids are integers, of shape [seq] or [batch, seq]; the tensor is {prompt.dtype} of shape "
+                f"{list(prompt.shape)}."
+            )
+        ids = prompt.detach().clone().long()
+        ids = ids[None] if ids.ndim == 1 else ids
+        if ids.numel() == 0:
+            raise InputError("the prompt is empty: give at least one token in each row.")
+        return ids, torch.ones_like(ids)
+    if isinstance(prompt, str):
+        prompt = [prompt]
+    if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
+        raise InputError(
+            f"a prompt is a string, strings, ids, rows of ids, a tensor, or a tokenizer's output; it was given a {type(prompt).__name__}."
+        )
+    items = list(prompt)
+    if not items:
+        raise InputError("the prompt is empty: give a string, or at least one token.")
+    if all(isinstance(item, str) for item in items):
+        rows = _tokenize(items, tokenizer)
+    elif all(_is_id(item) for item in items):
+        rows = [[int(item) for item in items]]
+    elif all(isinstance(item, Tensor) or _is_row(item) for item in items):
+        rows = [[int(i) for i in item] for item in items]
+    else:
+        kinds = sorted({type(item).__name__ for item in items})
+        raise InputError(f"a batch is all strings, all ids, or all rows of ids; this one mixes {', '.join(kinds)}.")
+    return _pad_left(rows, _pad_id(tokenizer, config))
+
+
+def _is_id(item: Any) -> bool:
+    if isinstance(item, Tensor):
+        return item.ndim == 0 and not item.is_floating_point()
+    return hasattr(item, "__index__") and not isinstance(item, bool)
+
+
+def _is_row(item: Any) -> bool:
+    return isinstance(item, Sequence) and not isinstance(item, str) and all(_is_id(i) for i in item)
+
+
+def _tokenize(texts: list[str], tokenizer: Any) -> list[list[int]]:
+    if tokenizer is None:
+        raise InputError(
+            "this model has no tokenizer, so a text cannot be run. Give ids, or a tokenizer: "
+            "StandardizedTransformer(model, tokenizer=...)."
+        )
+    return [list(tokenizer(text)["input_ids"]) for text in texts]
+
+
+def _pad_id(tokenizer: Any, config: PretrainedConfig) -> int:
+    for holder in (tokenizer, config):
+        for name in ("pad_token_id", "eos_token_id"):
+            token = getattr(holder, name, None)
+            token = token[0] if isinstance(token, list) and token else token
+            if isinstance(token, int) and 0 <= token < config.vocab_size:
+                return token
+    return 0
+
+
+def _pad_left(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    empty = [i for i, row in enumerate(rows) if not row]
+    if empty:
+        which = "the prompt is empty" if len(rows) == 1 else f"row {empty[0]} of the batch is empty"
+        raise InputError(f"{which}: the tokenizer gives it no token. Give at least one token in each row.")
+    longest = max(map(len, rows))
+    ids = [[pad] * (longest - len(row)) + row for row in rows]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def _mask(mask: Any, ids: Tensor) -> Tensor:
+    mask = torch.as_tensor(mask).detach().clone()
+    if mask.ndim == 1:
+        mask = mask[None]
+    if mask.ndim == 2 and mask.shape[0] != ids.shape[0]:
+        raise InputError(f"the mask has {mask.shape[0]} rows and the ids have {ids.shape[0]}; they must agree.")
+    if mask.ndim == 2 and mask.shape[1] != ids.shape[1]:
+        raise InputError(f"the mask is {mask.shape[1]} long and the ids are {ids.shape[1]}; they must agree.")
+    return mask
+
+
+def _check_ids(ids: Tensor, config: PretrainedConfig) -> None:
+    if ids.is_meta:
+        return
+    vocab, context = config.vocab_size, getattr(config, "max_position_embeddings", None)
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= vocab:
+        raise InputError(
+            f"id {low if low < 0 else high} is outside the embedding, which has {vocab} rows. "
+            "Is the tokenizer this model's own?"
+        )
+    if context is not None and ids.shape[1] > context:
+        raise InputError(
+            f"the prompt is {ids.shape[1]} tokens long, and the model's context is {context}. "
+            "Shorten it: the model has not seen positions beyond."
+        )

@@ -1,0 +1,181 @@
+"""The subject: the model under study, with all that is known about it.
+
+Hosts are views of a subject and hold nothing else. Nothing here refers back to a host or a trace, so a model has no
+reference cycle and its memory is freed as soon as the last name of it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.families import Family, family_of
+from cutaway.model.address import Address
+from cutaway.model.derived import SOURCES
+from cutaway.model.survey import Survey, survey
+from cutaway.sites import Moment, Slot
+from cutaway.sites.slots import FirstArgument, Whole
+from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+
+NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
+    "input": ("enter", FirstArgument()),
+    "inputs": ("enter", Whole()),
+    "output": ("exit", Whole()),
+}
+"""What every module has beside the vocabulary's values: its first argument, its arguments, and its output."""
+
+
+class Subject:
+    """A transformers model with its family, sizes, tokenizer, and the addresses of its values.
+
+    `load_weights` is given for a model on the meta device, and brings its weights at the first pass.
+    """
+
+    def __init__(
+        self,
+        hf: PreTrainedModel,
+        tokenizer: Any,
+        name: str,
+        load_weights: Callable[[], PreTrainedModel] | None = None,
+    ) -> None:
+        self.family: Family = family_of(type(hf).__name__, hf.config)
+        self.hf = hf
+        self.tokenizer = tokenizer
+        self.name = name
+        self.sizes = self.family.native_sizes(hf.config)
+        self._load_weights = load_weights
+        self._addresses: dict[str, Address] = {}
+
+    @property
+    def has_weights(self) -> bool:
+        return self._load_weights is None and not next(self.hf.parameters()).is_meta
+
+    def bring_weights(self) -> None:
+        """Loads the weights of a model that was opened without them.
+
+        Raises:
+            NoWeightsError: there is nowhere to load them from.
+        """
+        if self.has_weights:
+            return
+        if self._load_weights is None:
+            raise NoWeightsError(
+                f"{self.name} is on the meta device and has no weights. Load it from a checkpoint: "
+                "StandardizedTransformer('folder or hub id')."
+            )
+        self.hf = self._load_weights()
+        self._load_weights = None
+        self._addresses.clear()
+        self.__dict__.pop("modules", None)
+
+    @cached_property
+    def modules(self) -> dict[str, nn.Module]:
+        """Every module by its own path; the model itself is at the empty one."""
+        return dict(self.hf.named_modules())
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What one pass of this model, under this load, comes by, and in which order."""
+        return survey(self.hf, self.family, self.sizes)
+
+    # Paths: standard ones, as a user writes them, and the family's own.
+
+    def host_path(self, host: Host, layer: int | None) -> str:
+        """A host's own path, `model.layers.3.self_attn` say."""
+        if host == "model":
+            return ""
+        names = self.family.modules
+        layer_path = f"{names['model']['layers']}.{layer}"
+        if host == "layer":
+            return layer_path
+        return f"{layer_path}.{names['layer'][_SUBLAYER[host]]}"
+
+    def module_path(self, host: Host, layer: int | None, name: str) -> str:
+        """A module's own path, from its standard or its own name on a host."""
+        own = self.family.modules.get(host, {}).get(name, name)
+        return ".".join(filter(None, (self.host_path(host, layer), own)))
+
+    def address(self, path: ValuePath) -> Address:
+        """Where a value of the vocabulary is in this model.
+
+        Raises:
+            UnavailableValueError: this model does not have it; the message says why.
+        """
+        key = str(path)
+        if key not in self._addresses:
+            self._addresses[key] = self._find(path)
+        return self._addresses[key]
+
+    def _find(self, path: ValuePath) -> Address:
+        site = self.family.values.get(path.name)
+        if site is None:
+            raise UnavailableValueError(f"{path} does not exist here. {self.why_unavailable(path.name)}")
+        value = path.value
+        own = self.host_path(value.host, path.layer)
+        if site.module:
+            own = self.module_path(value.host, path.layer, site.module)
+        return self._bind(str(path), value, own, site.moment, site.slot)
+
+    def _bind(
+        self, path: str, value: Value | None, own: str, moment: Moment, slot: Slot | Whole | FirstArgument
+    ) -> Address:
+        parts = own.split(".") if own else []
+        holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
+        within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
+        return Address(path, value, own, self.modules[own], moment, slot, within)
+
+    def native_address(self, module_path: str, standard_path: str, name: str) -> Address:
+        """Where a module's `input`, `inputs` or `output` is."""
+        key = f"{standard_path}.{name}" if standard_path else name
+        if key not in self._addresses:
+            moment, slot = NATIVE_NAMES[name]
+            self._addresses[key] = self._bind(key, None, module_path, moment, slot)
+        return self._addresses[key]
+
+    def why_unavailable(self, name: str) -> str:
+        """Why this model lacks a value of the vocabulary."""
+        stated = self.family.unavailable.get(name)
+        return stated or f"The family file of {self.family.name} has no site for `{name}`."
+
+    @cached_property
+    def value_paths(self) -> list[ValuePath]:
+        """The paths of all values that this model has, derived ones among them, in the order of its pass."""
+        names = [name for name, value in VALUES.items() if value.derived or name in self.family.values]
+        paths = [path for path in all_paths(self.sizes["num_layers"], names) if self.is_available(path)]
+        return sorted(paths, key=self.rank)
+
+    def rank(self, path: ValuePath) -> int:
+        """Where in the pass a value comes; a derived one at the last of what it is derived from."""
+        if path.value.derived:
+            return max((self.rank(ValuePath(name, None)) for name in SOURCES[path.name]), default=0)
+        address = self.address(path)
+        return self.survey.order[address.module_path, address.moment]
+
+    def is_available(self, path: ValuePath) -> bool:
+        """Whether a pass of this model came by the value's site."""
+        if path.value.derived:
+            return True
+        address = self.address(path)
+        return (address.module_path, address.moment) in self.survey.order
+
+    def unknown(self, host: Host, layer: int | None, name: str) -> Exception:
+        """The error for a name that a host does not have, with near names or the host that has it."""
+        where = HOSTS[host].format(layer=layer) or "the model"
+        if name in VALUES:
+            owner = VALUES[name].host
+            example = ValuePath(name, (layer or 0) if owner != "model" else None)
+            return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
+        here = [value.name for value in VALUES.values() if value.host == host]
+        here += [module.name for module in MODULES.values() if module.host == host]
+        here += [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
+        everywhere = [*VALUES, *MODULES]
+        hint = did_you_mean(name, here) or did_you_mean(name, everywhere)
+        return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
+
+
+_SUBLAYER = {"attention": "self_attn", "mlp": "mlp"}

@@ -1,0 +1,202 @@
+"""A trace: the with-block in which a model's values can be asked for and edited.
+
+Asking for a value runs the pass up to it. The trace knows where the pass waits, what was read before, and by the model's survey
+which values are already behind; it refuses what could have no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from torch import Tensor
+
+from cutaway.errors import LateEditError, NoTraceError, OrderError
+from cutaway.model.address import Address
+from cutaway.model.saving import carry_save
+from cutaway.model.subject import Subject
+from cutaway.sites import Moment
+from cutaway.tracing import ForwardPass
+from cutaway.vocabulary import ValuePath
+
+_active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
+
+
+Place = tuple[str, Moment, Any]
+"""A module's own path, a moment, and a slot."""
+
+
+class Handed(NamedTuple):
+    """A tensor that was handed out, and its version when control came back to the body."""
+
+    path: str
+    tensor: Tensor
+    version: int
+
+
+class Trace:
+    """A forward pass under way, and the values read of it. Use it by `with model.trace(prompt):`."""
+
+    def __init__(self, subject: Subject, inputs: Mapping[str, Any], *, grad: bool = False) -> None:
+        self._subject = subject
+        self._inputs = inputs
+        self._grad = grad
+        self._pass: ForwardPass | None = None
+        self._here: Address | None = None
+        self._read: dict[Place, Any] = {}
+        self._read_here: dict[Place, Any] = {}
+        self._behind: list[Handed] = []
+
+    def __enter__(self) -> Self:
+        self._subject.bring_weights()
+        self._pass = ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
+        _active.set((*_active.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _active.set(tuple(trace for trace in _active.get() if trace is not self))
+        try:
+            if error is None:
+                self._refuse_late_edits_in_place()
+        finally:
+            running, self._pass = self._pass, None
+            self._read.clear()
+            self._read_here.clear()
+            self._behind.clear()
+            if running is not None:
+                running.close()
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What the model is called with, edits included."""
+        edited = {}
+        for name in ("input_ids", "attention_mask"):
+            place = self._subject.address(ValuePath(name, None)).place
+            if place in self._read:
+                edited[name] = self._read[place]
+        return {**self._inputs, **edited}
+
+    def ask(self, address: Address) -> Any:
+        """The value at an address; runs the pass up to it.
+
+        Raises:
+            OrderError: the pass is already behind it.
+        """
+        if address.place in self._read:
+            return self._read[address.place]
+        running = self._running()
+        if not self._waits_at(address):
+            self._refuse_if_passed(address, OrderError)
+            self._run_to(running, address)
+        assert running.stop is not None
+        value = carry_save(address.slot.read(running.stop.passing, self._subject.sizes))
+        self._read[address.place] = self._read_here[address.place] = value
+        return value
+
+    def edit(self, address: Address, new: Any) -> None:
+        """Puts `new` in the place of the value at an address; runs the pass up to it.
+
+        Raises:
+            LateEditError: the pass is already behind it.
+            ReadOnlyError, ShapeError, DtypeError, DeviceError: the value cannot be replaced by `new`.
+        """
+        address.refuse_unless_writable()
+        running = self._running()
+        if not self._waits_at(address):
+            self._refuse_if_passed(address, LateEditError)
+        old = self.ask(address)
+        if new is old:
+            return
+        address.check_replacement(old, new)
+        assert running.stop is not None
+        running.stop.passing = address.slot.write(running.stop.passing, new)
+        for place in self._read_here:
+            del self._read[place]
+        self._read_here.clear()
+        self.ask(address)
+
+    def _running(self) -> ForwardPass:
+        if self._pass is None:
+            raise NoTraceError("this trace is over. Ask for values inside its with-block.")
+        return self._pass
+
+    def _waits_at(self, address: Address) -> bool:
+        here = self._here
+        return here is not None and here.module is address.module and here.moment == address.moment
+
+    def _refuse_if_passed(self, address: Address, error: type[OrderError]) -> None:
+        here = self._here
+        if here is None:
+            return
+        order = self._subject.survey.order
+        now, then = (order.get((a.module_path, a.moment)) for a in (here, address))
+        if (self._running().finished) or (now is not None and then is not None and then < now):
+            verb = "edit" if error is LateEditError else "ask for"
+            raise error(
+                f"the pass is already at {here.describe()}, and {address.describe()} comes before it. "
+                f"Values come in the order of the forward pass: {verb} `{address.path}` first, then `{here.path}`."
+            )
+
+    def _run_to(self, running: ForwardPass, address: Address) -> None:
+        self._refuse_late_edits_in_place()
+        stop = running.run_to(address.module, address.moment, address.within)
+        if stop is None:
+            raise OrderError(
+                f"the pass ended without reaching {address.describe()}. Either this call does not use it, or it ran "
+                f"before {self._here.describe() if self._here else 'the first value asked for'}."
+            )
+        left = [(self._here.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if self._here else []
+        self._here = address
+        self._read_here = {}
+        behind = [(handed.path, handed.tensor) for handed in self._behind] + left
+        self._behind = [Handed(path, tensor, _version(tensor)) for path, tensor in behind]
+
+    def _refuse_late_edits_in_place(self) -> None:
+        """Raises where a tensor that the pass has left was edited since control came back to the body.
+
+        A tensor may pass in two places, as a block's output and the next one's input; edited at the later one while the pass
+        waits there, it is in time.
+        """
+        stop = self._pass.stop if self._pass is not None else None
+        for path, tensor, version in self._behind:
+            if _version(tensor) == version:
+                continue
+            if stop is not None and _storage(tensor) in {_storage(t) for t in _tensors_in(stop.passing)}:
+                continue
+            where = f" to {self._here.describe()}" if self._here else ""
+            raise LateEditError(
+                f"`{path}` was edited in place after the pass had moved on{where}, so the edit has no defined effect. "
+                "Edit it before asking for a later value, or work on a copy: `.save()` or `.clone()`."
+            )
+
+
+def _tensors_in(thing: Any) -> list[Tensor]:
+    if isinstance(thing, Tensor):
+        return [thing]
+    if isinstance(thing, dict):
+        thing = tuple(thing.values())
+    if isinstance(thing, (tuple, list)):
+        return [tensor for item in thing for tensor in _tensors_in(item)]
+    return []
+
+
+def _version(tensor: Tensor) -> int:
+    """How often the tensor was edited in place; under inference mode torch does not count."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def active_trace(subject: Subject) -> Trace | None:
+    """The innermost trace of this model that is open in this context."""
+    for trace in reversed(_active.get()):
+        if trace._subject is subject:
+            return trace
+    return None

@@ -1,0 +1,32 @@
+"""Where a value is read or written in a running model.
+
+A *site* is a moment in a module's call (it is entered, it exits, its attention function has its arguments, …) and
+a *slot*: which tensor of what passes there, and how it is seen in the vocabulary's layout. A family file gives one
+site for each value; `cutaway.tracing` attaches it to a running model.
+"""
+
+from cutaway.sites.sites import (
+    MOMENTS,
+    Moment,
+    Site,
+    attention_argument,
+    attention_result,
+    input_of,
+    output_of,
+    pattern,
+    softmax_input,
+)
+from cutaway.sites.slots import Slot
+
+__all__ = [
+    "MOMENTS",
+    "Moment",
+    "Site",
+    "Slot",
+    "attention_argument",
+    "attention_result",
+    "input_of",
+    "output_of",
+    "pattern",
+    "softmax_input",
+]

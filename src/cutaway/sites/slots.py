@@ -1,0 +1,93 @@
+"""Slots: picking a tensor out of what passes at a moment, and putting another in its place.
+
+What passes is a tensor, or a container that holds it: a block's tuple, a model's output object, a call's arguments. A
+slot hands out the tensor alone and keeps the container's type when it puts one back, so that a family that returns
+tuples and one that returns tensors look the same. A *split* shows the last axis as several, `(num_heads,
+head_dim)` say, without copying, so that an edit in place reaches what flows on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Call(NamedTuple):
+    """The arguments that a module is called with."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A tensor in what passes: the thing itself, or the element of a container at `key`.
+
+    `split` names the axes, words of the standard config, into which the last axis is taken apart.
+    """
+
+    key: str | int = 0
+    split: tuple[str, ...] = ()
+
+    def read(self, passing: Any, sizes: Mapping[str, int]) -> Tensor:
+        """The tensor in `passing`, seen in the value's layout."""
+        tensor = self._pick(passing)
+        return tensor.unflatten(-1, [sizes[axis] for axis in self.split]) if self.split else tensor
+
+    def write(self, passing: Any, tensor: Tensor) -> Any:
+        """What passes on, with `tensor` in the slot and the rest as it was."""
+        return self._put(passing, tensor.flatten(-len(self.split)) if self.split else tensor)
+
+    def _pick(self, passing: Any) -> Tensor:
+        if isinstance(passing, Call):
+            return passing.kwargs[self.key] if self.key in passing.kwargs else passing.args[0]
+        if isinstance(passing, Mapping):
+            return passing[self.key]
+        if isinstance(passing, (tuple, list)):
+            return passing[self.key if isinstance(self.key, int) else 0]
+        return passing
+
+    def _put(self, passing: Any, tensor: Tensor) -> Any:
+        if isinstance(passing, Call):
+            if self.key in passing.kwargs:
+                return Call(passing.args, {**passing.kwargs, str(self.key): tensor})
+            return Call((tensor, *passing.args[1:]), passing.kwargs)
+        if isinstance(passing, Mapping):
+            passing[self.key] = tensor  # type: ignore[index]  # a ModelOutput or a dict of this call alone
+            return passing
+        if isinstance(passing, (tuple, list)):
+            items = list(passing)
+            items[self.key if isinstance(self.key, int) else 0] = tensor
+            if hasattr(passing, "_fields"):
+                return type(passing)(*items)
+            return type(passing)(items)
+        return tensor
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Everything that passes: a module's output as it stands, or its arguments as `(args, kwargs)`."""
+
+    def read(self, passing: Any, sizes: Mapping[str, int]) -> Any:
+        return passing
+
+    def write(self, passing: Any, new: Any) -> Any:
+        return Call(tuple(new[0]), dict(new[1])) if isinstance(passing, Call) else new
+
+
+@dataclass(frozen=True)
+class FirstArgument:
+    """A module's first argument, by position or, where there is none by position, by name."""
+
+    def read(self, passing: Call, sizes: Mapping[str, int]) -> Any:
+        return passing.args[0] if passing.args else next(iter(passing.kwargs.values()), None)
+
+    def write(self, passing: Call, new: Any) -> Call:
+        if passing.args:
+            return Call((new, *passing.args[1:]), passing.kwargs)
+        first = next(iter(passing.kwargs))
+        return Call((), {**passing.kwargs, first: new})

@@ -1,0 +1,47 @@
+"""The primitive: attach a callback to a moment of a module's call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import nn
+
+from cutaway.sites import Moment
+from cutaway.sites.slots import Call
+from cutaway.tracing.interior import AttentionInterior
+
+Callback = Callable[[Any], Any]
+"""Given what passes; returns what is to pass on in its place, or None to leave it."""
+
+Answers = Callable[[], bool]
+"""Whether the call under way is one that the callback is meant for."""
+
+
+class Attachment(Protocol):
+    """What `attach` returns; `remove()` takes off exactly what was attached, and may be called twice."""
+
+    def remove(self) -> None:
+        """Detaches the callback."""
+        ...
+
+
+def attach(module: nn.Module, moment: Moment, callback: Callback, answers: Answers) -> Attachment:
+    """Attaches `callback` to a moment of `module`'s calls, as far as `answers()` is true when they come there.
+
+    The four moments inside an attention are served through transformers' attention interface, which is in force only
+    while something is attached there.
+    """
+    if moment == "exit":
+
+        def on_exit(_module: nn.Module, _args: Any, output: Any) -> Any:
+            return callback(output) if answers() else None
+
+        return module.register_forward_hook(on_exit)
+    if moment == "enter":
+
+        def on_enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return callback(Call(args, kwargs)) if answers() else None
+
+        return module.register_forward_pre_hook(on_enter, with_kwargs=True)
+    return AttentionInterior.tap(module, moment, callback, answers)

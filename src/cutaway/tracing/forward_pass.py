@@ -1,0 +1,163 @@
+"""A forward pass that can be stopped at any moment of any module, and resumed.
+
+The pass runs in a greenlet: a second stack in the same thread. When its callback at a moment is reached, it switches back to
+the body of the user's with-block, which is ordinary Python run where it stands, and waits there. The body switches
+back when it asks for something further on. Whatever passes at the moment is kept in a `Stop`, where the body may
+exchange it.
+
+Each side keeps its own torch settings and context variables. Callbacks answer only to their own pass, which is
+told by the greenlet that runs: traces nest, threads trace one model at once, and a plain call of the model inside
+the body is no part of any pass.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import greenlet
+from torch import nn
+
+from cutaway.errors import NoTraceError
+from cutaway.sites import Moment
+from cutaway.tracing.attach import Attachment, attach
+from cutaway.tracing.torch_state import Switch, torch_state
+
+Event = tuple[nn.Module, Moment]
+"""A moment of one module's call."""
+
+
+class Stop:
+    """Where a pass waits: the event, and what passes there. `passing` is what will pass on."""
+
+    __slots__ = ("event", "passing")
+
+    def __init__(self, event: Event, passing: Any) -> None:
+        self.event = event
+        self.passing = passing
+
+
+class ForwardPass:
+    """Runs `call` up to the events asked of it.
+
+    Attributes:
+        stop: where the pass waits, or None before its start and after its end.
+        result: what `call` returned, once `finished`.
+    """
+
+    def __init__(self, call: Callable[[], Any], *, grad: bool) -> None:
+        self.stop: Stop | None = None
+        self.result: Any = None
+        self.finished = False
+        self._call: Callable[[], Any] | None = call
+        self._greenlet: greenlet.greenlet | None = None
+        self._state = torch_state()._replace(grad=grad)
+        self._context = contextvars.copy_context()
+        self._thread = threading.get_ident()
+        self._attachments: list[Attachment] = []
+        self._open: set[nn.Module] = set()
+
+    @property
+    def started(self) -> bool:
+        return self._greenlet is not None
+
+    def answers(self) -> bool:
+        """Whether the call under way is part of this pass."""
+        return greenlet.getcurrent() is self._greenlet
+
+    def attach(self, module: nn.Module, moment: Moment, callback: Callable[[Any], Any]) -> Attachment:
+        """Attaches a callback that answers to this pass alone and lasts no longer than it."""
+        attachment = attach(module, moment, callback, self.answers)
+        self._attachments.append(attachment)
+        return attachment
+
+    def run_to(self, module: nn.Module, moment: Moment, within: Iterable[nn.Module] = ()) -> Stop | None:
+        """Runs the pass on to a moment of a module and leaves it waiting there; None if it ended before.
+
+        `within` are the modules that hold it. Their outputs can be asked for while the pass waits inside them.
+        """
+        event = (module, moment)
+        self._keep_open(module, *within)
+        attachment = self.attach(module, moment, lambda passing: self._wait(event, passing))
+        try:
+            self._resume()
+        finally:
+            attachment.remove()
+            self._attachments.remove(attachment)
+        return self.stop
+
+    def run_to_end(self) -> Any:
+        """Runs the pass on to its end, and returns its result."""
+        if not self.finished:
+            self._resume()
+        return self.result
+
+    def close(self) -> None:
+        """Abandons what has not run yet and takes off everything the pass attached."""
+        try:
+            if self._greenlet is not None and not self._greenlet.dead:
+                self._switch(lambda running: running.throw(greenlet.GreenletExit))
+        finally:
+            for attachment in self._attachments:
+                attachment.remove()
+            self._attachments.clear()
+            self._open.clear()
+            self.stop = None
+            self.result = None
+            self._call = None
+            self._greenlet = None
+
+    def _keep_open(self, *modules: nn.Module) -> None:
+        """Makes torch look for hooks when these modules exit.
+
+        torch decides at a module's entrance whether it has hooks at all, so one that is attached at its exit while the pass
+        waits inside would not be seen.
+        """
+        for module in modules:
+            if module not in self._open:
+                self._open.add(module)
+                self._attachments.append(module.register_forward_hook(_leave_as_it_is))
+
+    def _wait(self, event: Event, passing: Any) -> Any:
+        """Called in the pass: gives way to the body until it resumes the pass."""
+        stop = Stop(event, passing)
+        running = greenlet.getcurrent()
+        assert running.parent is not None
+        running.parent.switch(stop)
+        return stop.passing
+
+    def _resume(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise NoTraceError(
+                "this trace was opened in another thread. A trace belongs to the thread that opened it: open one of "
+                "its own in each thread; they can trace the same model at the same time."
+            )
+        if self._greenlet is None:
+            self._greenlet = greenlet.greenlet(self._run)
+            self._greenlet.gr_context = self._context
+        elif self._greenlet.dead:
+            raise NoTraceError("this pass has ended, so nothing more can be asked of it. Open a new trace.")
+        self.stop = None
+        self.stop = self._switch(lambda running: running.switch())
+
+    def _run(self) -> None:
+        call, self._call = self._call, None
+        assert call is not None
+        self.result = call()
+        self.finished = True
+
+    def _switch(self, enter: Callable[[greenlet.greenlet], Any]) -> Any:
+        running = self._greenlet
+        assert running is not None
+        running.parent = greenlet.getcurrent()
+        switch = Switch(torch_state(), self._state)
+        try:
+            return enter(running)
+        finally:
+            self._state = switch.back()
+
+
+def _leave_as_it_is(_module: nn.Module, _args: Any, _output: Any) -> None:
+    """A hook that changes nothing."""

@@ -1,0 +1,51 @@
+"""The masks of the fused kernels, written as the additive mask that an eager attention function takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def additive_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Tensor | None:
+    """The same mask, added to the scores: 0 where attention is allowed, the dtype's minimum where it is not.
+
+    Args:
+        mask: what a kernel is given. None stands for "causal" when there are several queries, aligned at the first
+            position as in `torch.nn.functional.scaled_dot_product_attention`, and for "all" when there is one. A tensor
+            is `[batch 1 query key]`, boolean (true is allowed) or additive; or `[batch key]`, true where there is no
+            padding, for the flash kernels. Or a `BlockMask`.
+        query: `[batch num_heads query qk_head_dim]`.
+        key: `[batch num_kv_heads key qk_head_dim]`.
+        is_causal: what the attention module says of itself.
+    """
+    queries, keys = query.shape[-2], key.shape[-2]
+    if mask is None:
+        if queries == 1 or not is_causal:
+            return None
+        allowed = _causal(queries, keys, 0, query.device)
+    elif not isinstance(mask, Tensor):
+        allowed = _from_block_mask(mask, queries, keys, query.device)
+    elif mask.ndim == 2:
+        allowed = mask[:, None, None, :].bool()
+        if is_causal:
+            allowed = allowed & _causal(queries, keys, keys - queries, query.device)
+    elif mask.dtype == torch.bool:
+        allowed = mask
+    else:
+        return mask.to(query.dtype)
+    lowest = torch.finfo(query.dtype).min
+    return torch.zeros((), dtype=query.dtype, device=query.device).where(allowed, lowest)
+
+
+def _causal(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
+    rows = torch.arange(queries, device=device)[:, None] + offset
+    return (rows >= torch.arange(keys, device=device))[None, None]
+
+
+def _from_block_mask(mask: Any, queries: int, keys: int, device: torch.device) -> Tensor:
+    from torch.nn.attention.flex_attention import create_mask
+
+    batch = mask.shape[0]
+    return create_mask(mask.mask_mod, batch, None, queries, keys, device=str(device))

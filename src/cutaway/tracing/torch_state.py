@@ -1,0 +1,100 @@
+"""What torch keeps for the running thread: grad mode, inference mode, autocast, function and dispatch modes.
+
+A forward pass that waits and the body that runs meanwhile share one thread, so torch would mix up their settings: a
+`torch.no_grad()` in the body would last into the pass. Each side's settings are therefore taken along and put back
+when the other runs on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import _C
+from torch.overrides import (
+    _get_current_function_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+from torch.utils import _python_dispatch as dispatch
+
+_AUTOCAST_DEVICES = ("cpu", "cuda")
+
+
+class TorchState(NamedTuple):
+    """The thread's settings at one instant."""
+
+    grad: bool
+    inference: bool
+    autocast: tuple[tuple[bool, torch.dtype] | None, ...]
+    function_modes: tuple[Any, ...]
+    dispatch_modes: tuple[Any, ...]
+
+
+_NO_AUTOCAST = (None,) * len(_AUTOCAST_DEVICES)
+
+
+def torch_state() -> TorchState:
+    """The settings now in force."""
+    autocast = _NO_AUTOCAST
+    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        autocast = tuple(
+            (True, torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else None
+            for device in _AUTOCAST_DEVICES
+        )
+    return TorchState(
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        autocast,
+        tuple(_get_current_function_mode_stack()) if _C._len_torch_function_stack() else (),
+        tuple(dispatch._get_current_dispatch_mode_stack()) if _C._len_torch_dispatch_stack() else (),
+    )
+
+
+class Switch:
+    """Puts one state in the place of another; `back()` undoes it.
+
+    An inference-mode guard restores what it found, so the one entered here is kept and exited by `back()`.
+    """
+
+    __slots__ = ("_guard", "_new", "_old")
+
+    def __init__(self, old: TorchState, new: TorchState) -> None:
+        self._old, self._new = old, new
+        self._guard: Any = None
+        if old == new:
+            return
+        if old.inference != new.inference:
+            self._guard = torch.inference_mode(new.inference)
+            self._guard.__enter__()
+        _apply(old, new)
+
+    def back(self) -> TorchState:
+        """Restores the old state, and returns the one that was in force until now."""
+        left = torch_state()
+        if self._guard is not None:
+            self._guard.__exit__(None, None, None)
+        elif left == self._old:
+            return left
+        _apply(left, self._old)
+        return left
+
+
+def _apply(old: TorchState, new: TorchState) -> None:
+    torch._C._set_grad_enabled(new.grad)
+    if old.autocast != new.autocast:
+        for device, setting in zip(_AUTOCAST_DEVICES, new.autocast, strict=True):
+            torch.set_autocast_enabled(device, setting is not None)
+            if setting is not None:
+                torch.set_autocast_dtype(device, setting[1])
+        torch.clear_autocast_cache()
+    if old.function_modes != new.function_modes:
+        for _ in range(_C._len_torch_function_stack()):
+            _pop_mode()
+        for mode in new.function_modes:
+            _push_mode(mode)
+    if old.dispatch_modes != new.dispatch_modes:
+        for _ in range(_C._len_torch_dispatch_stack()):
+            dispatch._pop_mode()
+        for mode in new.dispatch_modes:
+            dispatch._push_mode(mode)
