@@ -1,1 +1,37 @@
-"""Standard names for the insides of transformers."""
+"""Cutaway: standard names for the insides of transformers.
+
+>>> from cutaway import StandardizedTransformer
+>>> model = StandardizedTransformer("phi-mini")
+>>> with model.trace("def add(a, b):"):
+...     stream = model.layers[2].layer_output
+...     probs = model.next_token_probs
+
+`import cutaway` is quick: torch and transformers are imported when a name that needs them is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cutaway import errors, vocabulary
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway.model import StandardizedTransformer, save
+
+__version__ = "0.1.0"
+
+__all__ = ["CutawayError", "StandardizedTransformer", "errors", "save", "vocabulary"]
+
+_HOME = {"StandardizedTransformer": "cutaway.model", "save": "cutaway.model"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'cutaway' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -128,7 +128,7 @@ class ValueHost(ModuleHost):
         value = VALUES.get(name)
         if value is not None and value.host == self._host:
             if value.derived:
-                _refuse_derived(ValuePath(name, self._layer))
+                refuse_derived(ValuePath(name, self._layer))
             self._trace(name).edit(self._subject.address(ValuePath(name, self._layer)), new)
             return
         super().__setattr__(name, new)
@@ -186,7 +186,7 @@ class LayersHost(ModuleHost):
         return (self[layer] for layer in range(len(self)))
 
 
-def _refuse_derived(path: ValuePath) -> None:
+def refuse_derived(path: ValuePath) -> None:
     from cutaway.errors import ReadOnlyError
 
     raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from other values.")

@@ -10,7 +10,7 @@ teaching version differs in four choices, all of them arguments here: `pairing`,
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from cutaway.errors import InputError, ShapeError
 from cutaway.reference.cache import Cache
 from cutaway.reference.inputs import as_positions, blocked_pairs
-from cutaway.reference.parts import Array, BoolArray, LayerNorm, Linear, softmax
+from cutaway.reference.parts import Array, BoolArray, IntArray, LayerNorm, Linear, float_dtype, softmax
 from cutaway.reference.record import Record, ignore
 from cutaway.reference.rotary import (
     Pairing,
@@ -94,9 +94,9 @@ class PhiAttention:
         check_rotary_dim(self.rotary_dim, self.head_dim)
         check_pairing(pairing)
         self.pairing: Pairing = pairing
-        self.mask_fill = _fill(mask_fill, dtype)
+        self.dtype = float_dtype("dtype", dtype)
+        self.mask_fill = _fill(mask_fill, self.dtype)
         self.scaling = self.head_dim**-0.5
-        self.dtype = np.dtype(dtype)
         self.rotary = Rotary(self.rotary_dim, rope_theta, angle_dtype=angle_dtype, dtype=dtype)
 
         if weights is None:
@@ -133,7 +133,7 @@ class PhiAttention:
             ShapeError: `x`, `mask` or `positions` is of another shape.
             InputError: `mask` holds something other than true and false, or a position is negative.
         """
-        stream = np.asarray(x, self.dtype)
+        stream: Array = np.asarray(x, self.dtype)
         if stream.ndim != 3 or stream.shape[-1] != self.hidden_size or 0 in stream.shape:
             raise ShapeError(f"x has shape {list(stream.shape)}; it is to be [batch seq {self.hidden_size}], not empty")
         batch, seq, _ = stream.shape
@@ -252,7 +252,7 @@ class PhiAttention:
         return other
 
 
-def _reordered(projection: Linear, order: np.ndarray, heads: int) -> Linear:
+def _reordered(projection: Linear, order: IntArray, heads: int) -> Linear:
     """The projection with the dimensions of every head in this order."""
     out_features, in_features = projection.weight.shape
     # [heads·head_dim in] -> [heads head_dim in], reordered, and back
@@ -280,9 +280,9 @@ def _head_dim(hidden_size: int, num_heads: int, head_dim: int | None) -> int:
     return head_dim
 
 
-def _fill(mask_fill: str | float, dtype: DTypeLike) -> float:
+def _fill(mask_fill: str | float, dtype: np.dtype[np.floating[Any]]) -> float:
     if mask_fill == "min":
-        return float(np.finfo(np.dtype(dtype)).min)
+        return float(np.finfo(dtype).min)
     if isinstance(mask_fill, str) or np.isnan(mask_fill):
         raise InputError(f"mask_fill is {mask_fill!r}; it is 'min' or a number such as -1e9 or -numpy.inf")
     return float(mask_fill)

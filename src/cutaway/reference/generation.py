@@ -57,8 +57,8 @@ def generate(
     cache = Cache(tokens.shape[1] + max_new_tokens) if cache is None else cache
     if len(cache):
         raise InputError(f"the cache already holds {len(cache)} positions; give `Cache()`")
-    mask = as_mask(mask, *tokens.shape, None)
-    if not mask[:, -1].all():
+    real = as_mask(mask, tokens.shape[0], tokens.shape[1], None)
+    if not real[:, -1].all():
         raise InputError("a row ends in padding, where its continuation would stand; pad on the left to generate")
     ends = _end_tokens(model.config.eos_token_id if eos_token_id is None else eos_token_id)
     fill = model.config.pad_token_id if pad_token_id is None else pad_token_id
@@ -66,18 +66,18 @@ def generate(
         fill = int(ends[0]) if len(ends) else 0
     random = np.random.default_rng(seed)
 
-    positions = np.maximum(mask.cumsum(axis=1) - 1, 0)  # [batch seq]: each row's first token is at 0
+    positions = np.maximum(real.cumsum(axis=1) - 1, 0)  # [batch seq]: each row's first token is at 0
     running = np.ones(len(tokens), bool)
     new = tokens
     for _ in range(max_new_tokens):
-        logits = model.next_token_logits(new, mask, positions=positions, cache=cache)
+        logits = model.next_token_logits(new, real, positions=positions, cache=cache)
         chosen = np.where(running, sample(logits, random, temperature, top_k, top_p), fill)
         new = chosen[:, None]  # [batch] -> [batch 1]
         tokens = np.concatenate([tokens, new], axis=1)
         running &= ~np.isin(chosen, ends)
         if not running.any():
             break
-        mask = np.concatenate([mask, np.ones_like(new)], axis=1)
+        real = np.concatenate([real, np.ones_like(new)], axis=1)
         positions = positions[:, -1:] + 1
     return tokens
 

@@ -21,7 +21,7 @@ from cutaway.reference.config import PhiConfig
 from cutaway.reference.generation import generate
 from cutaway.reference.inputs import as_ids, as_mask, as_positions, blocked_pairs
 from cutaway.reference.mlp import PhiMLP
-from cutaway.reference.parts import Array, IntArray, Linear, softmax
+from cutaway.reference.parts import Array, IntArray, Linear, float_dtype, softmax
 from cutaway.reference.record import Recorder, Values
 from cutaway.reference.rotary import Rotary, RotaryTables
 from cutaway.reference.weights import RandomWeights, Weights, layer_norm, linear, under
@@ -57,8 +57,8 @@ class Phi:
         angle_dtype: DTypeLike = np.float32,
     ) -> None:
         self.config = config
-        self.dtype = _float_dtype("dtype", dtype)
-        _float_dtype("angle_dtype", angle_dtype)
+        self.dtype = float_dtype("dtype", dtype)
+        float_dtype("angle_dtype", angle_dtype)
         self.rotary = Rotary(config.rotary_dim, config.rope_theta, angle_dtype=angle_dtype, dtype=self.dtype)
         self.embed_tokens = weights("embed_tokens.weight", (config.vocab_size, config.hidden_size))
         self.layers = [
@@ -92,7 +92,7 @@ class Phi:
         config = checkpoint.read_config(folder)
         with checkpoint.Tensors(folder) as tensors:
             tensors.check(expected_shapes(config), tied=config.tie_word_embeddings)
-            dtype = tensors.natural_dtype if dtype is None else _float_dtype("dtype", dtype)
+            dtype = tensors.natural_dtype if dtype is None else float_dtype("dtype", dtype)
             return cls(config, tensors.weights(dtype), dtype=dtype, angle_dtype=angle_dtype)
 
     @classmethod
@@ -298,10 +298,3 @@ def _last_real(mask: IntArray) -> IntArray:
     """Each row's last position whose mask is not zero, `[batch seq]` to `[batch]`; the last one where all are zero."""
     from_end = (mask[:, ::-1] != 0).argmax(axis=1)
     return mask.shape[1] - 1 - from_end
-
-
-def _float_dtype(name: str, dtype: DTypeLike) -> np.dtype[Any]:
-    found = np.dtype(dtype)
-    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise InputError(f"{name} is {found}; the reference computes in float32 or float64")
-    return found

@@ -10,7 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
+
+from cutaway.errors import InputError
 
 Array = NDArray[np.floating[Any]]
 """An array of real numbers."""
@@ -22,6 +24,14 @@ BoolArray = NDArray[np.bool_]
 
 _CHUNK = 1 << 15
 """Elements of the activation computed at a time: 128 KiB in float32, which stays in a core's cache."""
+
+
+def float_dtype(name: str, dtype: DTypeLike) -> np.dtype[np.floating[Any]]:
+    """The dtype given, if it is one that the reference computes in; `name` is the argument's, for the message."""
+    found = np.dtype(dtype)
+    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise InputError(f"{name} is {found}; the reference computes in float32 or float64")
+    return found
 
 
 class Linear:
@@ -90,10 +100,10 @@ def softmax(scores: Array, out: Array | None = None) -> Array:
     if empty.any():
         scores = np.where(empty, scores.dtype.type(0), scores)
         largest = np.where(empty, scores.dtype.type(0), largest)
-    out = np.subtract(scores, largest, out=out)
-    np.exp(out, out=out)
-    out /= out.sum(axis=-1, keepdims=True)
-    return out
+    weights: Array = np.subtract(scores, largest, out=out)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def gelu_new(x: Array, out: Array | None = None) -> Array:

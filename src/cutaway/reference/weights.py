@@ -40,7 +40,7 @@ class RandomWeights:
     def __init__(
         self, seed: int | None, std: float = 0.02, *, bias_std: float = 0.0, dtype: DTypeLike = np.float64
     ) -> None:
-        self.seed = np.random.SeedSequence().entropy if seed is None else seed
+        self.seed = int(np.random.default_rng().integers(2**63)) if seed is None else seed
         self.std = std
         self.bias_std = bias_std
         self.dtype = dtype

@@ -1,0 +1,24 @@
+"""Reading a residual stream as the head reads it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from cutaway.errors import ShapeError
+from cutaway.model.subject import Subject
+
+
+def project_on_vocab(subject: Subject, stream: Tensor) -> Tensor:
+    """The final norm, with its own statistics, weight and bias, and the head with its bias.
+
+    Raises:
+        ShapeError: the last axis is not the stream's.
+    """
+    if stream.shape[-1] != subject.sizes["hidden_size"]:
+        raise ShapeError(
+            f"a stream's last axis is hidden_size, {subject.sizes['hidden_size']} here; it was given {list(stream.shape)}."
+        )
+    subject.bring_weights()
+    norm = subject.modules[subject.module_path("model", None, "norm")]
+    head = subject.modules[subject.module_path("model", None, "lm_head")]
+    return head(norm(stream))

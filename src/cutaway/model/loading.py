@@ -1,0 +1,261 @@
+"""Opening a model from whatever names it: a hub id, a local folder, a built-in name, a loaded model, or a config."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from cutaway.errors import LoadError, UnsupportedModelError, did_you_mean
+from cutaway.families import FAMILIES
+
+Source = str | Path | PreTrainedModel | PretrainedConfig
+
+SHIPPED_CONFIGS = {
+    "microsoft/phi-1": "phi-1",
+    "microsoft/phi-1_5": "phi-1_5",
+    "microsoft/phi-2": "phi-2",
+}
+"""Hub ids whose config is in the package, so that they can be looked at with no download."""
+
+BUILT_IN = "phi-mini"
+"""The checkpoint that is in the package, weights and all."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a checkpoint is opened; `extra` goes to `from_pretrained` as it is."""
+
+    dtype: torch.dtype | str | None = None
+    attn_implementation: str | None = None
+    device: torch.device | str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Opened:
+    """A model, its name, a tokenizer or None, and where it came without weights, what brings them."""
+
+    hf: PreTrainedModel
+    tokenizer: Any
+    name: str
+    load_weights: Callable[[], PreTrainedModel] | None = None
+
+
+def data_folder(name: str) -> Path:
+    """A folder of the package's data."""
+    return Path(str(files("cutaway") / "data" / name))
+
+
+def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
+    """Opens a model; with `dispatch=False` on the meta device, its weights to come later.
+
+    Raises:
+        LoadError: it cannot be found, read, or is in a form that is refused.
+        UnsupportedModelError: no family file covers its architecture.
+    """
+    if isinstance(source, PreTrainedModel):
+        return Opened(source, tokenizer, source.config._name_or_path or type(source).__name__)
+    if isinstance(source, PretrainedConfig):
+        return _from_config(source, tokenizer, dispatch, options)
+    if not isinstance(source, (str, Path)):
+        raise LoadError(
+            "a model is named by a hub id, a folder, a built-in name, a transformers model or a config; it was given a "
+            f"{type(source).__name__}."
+        )
+    return _from_checkpoint(str(source), tokenizer, dispatch, options)
+
+
+def _from_config(config: PretrainedConfig, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
+    name = config._name_or_path or f"random {type(config).__name__.removesuffix('Config')}"
+
+    def build() -> PreTrainedModel:
+        arguments = _without_none(dtype=options.dtype, attn_implementation=options.attn_implementation)
+        return AutoModelForCausalLM.from_config(config, **arguments).eval()
+
+    if dispatch:
+        hf = build()
+        return Opened(hf.to(options.device) if options.device else hf, tokenizer, name)
+    with torch.device("meta"):
+        return Opened(build(), tokenizer, name, build)
+
+
+def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
+    place = _locate(name)
+    config = _read_config(name, place, options)
+    _refuse_uncovered(name, config)
+
+    def load() -> PreTrainedModel:
+        return _load_weights(name, place, config, options)
+
+    if dispatch:
+        return Opened(load(), tokenizer or _load_tokenizer(place, options), name)
+    dtype = options.dtype if isinstance(options.dtype, torch.dtype) else getattr(config, "dtype", None)
+    arguments = _without_none(dtype=dtype, attn_implementation=options.attn_implementation)
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, **arguments).eval()
+    return Opened(skeleton, tokenizer or _load_tokenizer(place, options, quiet=True), name, load)
+
+
+def _locate(name: str) -> str:
+    """The folder or hub id that a name stands for."""
+    if name == BUILT_IN:
+        return str(data_folder(BUILT_IN))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return str(path)
+    if path.exists():
+        raise LoadError(f"{name} is a file. Give the folder that holds config.json and the weights.")
+    looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+    if looks_like_path:
+        raise LoadError(f"there is no folder {name}.")
+    if "/" not in name:
+        known = [BUILT_IN, *SHIPPED_CONFIGS]
+        short = {config: hub for hub, config in SHIPPED_CONFIGS.items()}
+        hint = f" Did you mean '{short[name]}'?" if name in short else did_you_mean(name, known)
+        raise LoadError(
+            f"'{name}' is neither a built-in model nor a folder here, and a hub id has the form 'owner/name'.{hint}"
+        )
+    return name
+
+
+def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
+    folder = Path(place)
+    if folder.is_dir():
+        path = folder / "config.json"
+        if not path.is_file():
+            raise LoadError(f"{name} holds no config.json. Give the folder that holds it and the weights.")
+        try:
+            native = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise LoadError(f"{path} is damaged: {error}.") from error
+        _refuse_remote_code(name, native, options)
+        _refuse_uncovered_names(name, native)
+    source = place
+    if place in SHIPPED_CONFIGS:
+        source = str(data_folder(SHIPPED_CONFIGS[place]))
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
+    if place in SHIPPED_CONFIGS:
+        config._name_or_path = place
+    return config
+
+
+def _refuse_remote_code(name: str, native: dict[str, Any], options: Options) -> None:
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if "auto_map" in native and native.get("model_type") not in CONFIG_MAPPING and not options.trust_remote_code:
+        raise LoadError(
+            f"{name} brings its own code, which loading it would run. If you trust it, pass trust_remote_code=True."
+        )
+
+
+def _refuse_uncovered_names(name: str, native: dict[str, Any]) -> None:
+    architectures = native.get("architectures") or []
+    covered = {architecture for family in FAMILIES.values() for architecture in family.architectures}
+    if architectures and not covered.intersection(architectures):
+        _no_family(name, architectures[0])
+
+
+def _refuse_uncovered(name: str, config: PretrainedConfig) -> None:
+    _refuse_uncovered_names(name, {"architectures": config.architectures})
+
+
+def _no_family(name: str, architecture: str) -> None:
+    covered = ", ".join(a for family in FAMILIES.values() for a in family.architectures)
+    raise UnsupportedModelError(
+        f"{name} is a {architecture}, which no family file covers. Covered: {covered}. To add it, write one file of "
+        "names and sites in `cutaway/families/`, as CONTRIBUTING.md tells under 'Add a family'."
+    )
+
+
+def _load_weights(name: str, place: str, config: PretrainedConfig, options: Options) -> PreTrainedModel:
+    _refuse_pickle(name, place, options)
+    arguments = _without_none(dtype=options.dtype, attn_implementation=options.attn_implementation)
+    if not options.allow_pickle:
+        arguments["use_safetensors"] = True
+    try:
+        with _quiet(place == str(data_folder(BUILT_IN))):
+            hf, report = AutoModelForCausalLM.from_pretrained(
+                place,
+                config=config,
+                trust_remote_code=options.trust_remote_code,
+                output_loading_info=True,
+                **arguments,
+                **options.extra,
+            )
+    except SafetensorError as error:
+        raise LoadError(f"the weights of {name} are damaged: {_first_line(error)}") from error
+    except (OSError, ValueError, RuntimeError) as error:
+        raise LoadError(f"the weights of {name} cannot be loaded: {_first_line(error)}") from error
+    missing, surplus = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
+    if missing:
+        raise LoadError(f"the weights of {name} lack {_some(missing)}; transformers would fill them at random.")
+    if surplus:
+        raise LoadError(f"the weights of {name} hold {_some(surplus)}, which {type(hf).__name__} has no place for.")
+    return hf.to(options.device) if options.device else hf
+
+
+def _refuse_pickle(name: str, place: str, options: Options) -> None:
+    folder = Path(place)
+    if not folder.is_dir() or options.allow_pickle:
+        return
+    if not any(folder.glob("*.safetensors")) and "gguf_file" not in options.extra:
+        if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
+            raise LoadError(
+                f"the weights of {name} are in pickle format, and loading them can run code that they carry. Convert them to "
+                "safetensors, or, if you trust them, pass allow_pickle=True."
+            )
+        raise LoadError(f"{name} holds no weights: no *.safetensors beside config.json.")
+
+
+def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
+    folder = Path(place)
+    if folder.is_dir() and not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
+        return None
+    if quiet and not folder.is_dir():
+        return None
+    try:
+        extra = {key: value for key, value in options.extra.items() if key in ("gguf_file", "revision", "token")}
+        return AutoTokenizer.from_pretrained(place, trust_remote_code=options.trust_remote_code, **extra)
+    except (OSError, ValueError) as error:
+        raise LoadError(f"the tokenizer of {place} cannot be read: {_first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _quiet(quiet: bool) -> Iterator[None]:
+    """Leaves out transformers' progress bar, for a model that is there at once."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    if quiet and shown:
+        transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if quiet and shown:
+            transformers_logging.enable_progress_bar()
+
+
+def _without_none(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0]
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

@@ -1,0 +1,278 @@
+"""`StandardizedTransformer`: an unmodified Hugging Face model, its insides under standard names."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig, PreTrainedModel
+
+from cutaway.errors import InputError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.model import printout
+from cutaway.model.address import Address
+from cutaway.model.checks import CheckReport, check
+from cutaway.model.function_hooks import FunctionHooks, ValueFunction
+from cutaway.model.hosts import ValueHost
+from cutaway.model.inputs import Prompt, prepare_inputs
+from cutaway.model.loading import Options, Source, open_model
+from cutaway.model.reading import read
+from cutaway.model.subject import NATIVE_NAMES, Subject
+from cutaway.model.support import Support, support
+from cutaway.model.trace import Trace
+from cutaway.vocabulary import VALUES, ValuePath, select_paths
+from cutaway.vocabulary.paths import Selector
+
+
+class StandardizedTransformer(ValueHost):
+    """A Hugging Face model whose insides can be read and edited under the standard vocabulary.
+
+    >>> model = StandardizedTransformer("phi-mini")
+    >>> with model.trace("def add(a, b):"):
+    ...     stream = model.layers[2].layer_output  # [batch seq hidden_size]
+    ...     model.layers[3].mlp.mlp_output[:] = 0
+    ...     probs = model.next_token_probs  # [batch vocab_size]
+
+    The transformers model itself is `model.hf`; it is not changed, and nothing stays attached to it.
+
+    Args:
+        source: a hub id, a local folder, the built-in `"phi-mini"`, a loaded `PreTrainedModel`, or a config (whose weights are
+            then random).
+        tokenizer: a transformers tokenizer; by default the checkpoint's own, and none for a loaded model or a config.
+        dtype: as in transformers; without it a checkpoint keeps its own.
+        device: where to put the model.
+        attn_implementation: as in transformers: "sdpa", "eager", "flex_attention", …
+        dispatch: False opens the model on the meta device: it prints, tells its support and checks its shapes with no
+            weights in memory; they come at the first trace.
+        check: whether to validate the model once it is loaded; see `check()`.
+        allow_pickle: whether a checkpoint in pickle format may be loaded; it can run code that it carries.
+        trust_remote_code: whether a checkpoint's own code may be run.
+        **extra: given to `from_pretrained` as it is (`device_map`, `revision`, `gguf_file`, …).
+
+    Raises:
+        LoadError: the checkpoint cannot be found or read, or is in a form that is refused.
+        UnsupportedModelError: no family file covers the architecture, or a setting of it.
+        CheckError: the model does not keep what the vocabulary promises.
+    """
+
+    def __init__(
+        self,
+        source: Source | Path,
+        *,
+        tokenizer: Any = None,
+        dtype: torch.dtype | str | None = None,
+        device: torch.device | str | None = None,
+        attn_implementation: str | None = None,
+        dispatch: bool = True,
+        check: bool = True,
+        allow_pickle: bool = False,
+        trust_remote_code: bool = False,
+        **extra: Any,
+    ) -> None:
+        options = Options(dtype, attn_implementation, device, allow_pickle, trust_remote_code, extra)
+        opened = open_model(source, tokenizer, dispatch, options)
+        subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights)
+        super().__init__(subject, "model")
+        if opened.hf.training:
+            warnings.warn(
+                f"{opened.name} is in training mode, so dropout may make two passes differ. Call model.hf.eval() first.",
+                stacklevel=2,
+            )
+        if check and subject.has_weights:
+            self.check()
+
+    # What it is.
+
+    @property
+    def hf(self) -> PreTrainedModel:
+        """The transformers model, unchanged."""
+        return self._subject.hf
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer, or None."""
+        return self._subject.tokenizer
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """The transformers config, under its own names; the standard sizes are `model.num_layers` and so on."""
+        return self._subject.hf.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's first parameter is: `meta` while its weights have not been loaded."""
+        return self._subject.hf.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the model's parameters."""
+        return self._subject.hf.dtype
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The model's sizes under their standard names: `num_layers`, `hidden_size`, `num_heads`, …"""
+        return dict(self._subject.sizes)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self._subject.sizes:
+            return self._subject.sizes[name]
+        return super().__getattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._subject.sizes})
+
+    # Running it.
+
+    def trace(
+        self,
+        prompt: Prompt,
+        *,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        **forward: Any,
+    ) -> Trace:
+        """A with-block in which the model's values can be asked for and edited, in the order of the forward pass.
+
+        Asking for a value runs the pass up to it; what nothing asks for after the block is not run.
+
+        Args:
+            prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output.
+                Rows of different lengths are padded on the left.
+            attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
+            **forward: given to the model's `forward` as it is.
+
+        Raises:
+            InputError: the prompt is empty, mixes kinds, or its ids do not fit the model.
+        """
+        return Trace(self._subject, {**self._inputs(prompt, attention_mask), **forward})
+
+    def read(
+        self,
+        prompt: Prompt,
+        *names: Selector | Sequence[Selector],
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        **forward: Any,
+    ) -> dict[str, Any]:
+        """Many values of one pass, by path, in the order of the pass.
+
+        >>> model.read("def add(a, b):", "layers.*.layer_output", "logits")
+
+        Args:
+            prompt: as in `trace`.
+            *names: paths, patterns with `*`, bare names of values, functions of a path, or lists of these, in any order; without
+                any, every value.
+            attention_mask: as in `trace`.
+            **forward: given to the model's `forward` as it is.
+
+        Raises:
+            UnknownValueError: a name picks nothing; near names are listed.
+            UnavailableValueError: this model does not have the value; the message says why.
+        """
+        selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
+        paths = self._select(selectors or ["*"])
+        inputs = {**self._inputs(prompt, attention_mask), **forward}
+        self._subject.bring_weights()
+        return read(self._subject, inputs, paths)
+
+    def hooks(self, functions: Mapping[str, ValueFunction]) -> FunctionHooks:
+        """A with-block for whose length functions are applied to values, inside traces too.
+
+        >>> with model.hooks({"layers.*.mlp.mlp_output": lambda value: value * 0.5}):
+        ...     model.read("def add(a, b):", "next_token_probs")
+
+        Args:
+            functions: by path, pattern or bare name, a function that is given the value, and edits it in place or returns
+                what is to stand in its place; None leaves it. `layers.0.mlp.fc1.output` and the like serve too.
+
+        Raises:
+            UnknownValueError, UnavailableValueError: as in `read`.
+            ReadOnlyError: a function is given for a value that cannot be edited.
+            CutawayError: on leaving the block, where the model ran and a function was never called.
+        """
+        addressed: dict[Address, ValueFunction] = {}
+        for name, function in functions.items():
+            for address in self._addresses(name):
+                addressed[address] = function
+        return FunctionHooks(self._subject, addressed)
+
+    def project_on_vocab(self, stream: Tensor) -> Tensor:
+        """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
+
+        On the last block's `layer_output` this is `logits`, bit for bit.
+
+        Args:
+            stream: `[… hidden_size]`.
+
+        Returns:
+            `[… vocab_size]`.
+        """
+        from cutaway.model.lens import project_on_vocab
+
+        return project_on_vocab(self._subject, stream)
+
+    # Looking at it.
+
+    def support(self) -> Support:
+        """Which values exist for this checkpoint under this load, where each is read, and why one is missing."""
+        return support(self._subject)
+
+    def check(self) -> CheckReport:
+        """Validates that this model keeps what the vocabulary promises.
+
+        Raises:
+            CheckError: naming the value and what differed.
+        """
+        return check(self._subject)
+
+    def __repr__(self) -> str:
+        return printout.text(self._subject)
+
+    def __rich__(self) -> Any:
+        return printout.rich_text(self._subject)
+
+    def _repr_html_(self) -> str:
+        return printout.html(self._subject)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    # Names.
+
+    def _inputs(self, prompt: Prompt, attention_mask: Tensor | Sequence[Any] | None) -> dict[str, Any]:
+        subject = self._subject
+        device = subject.hf.device if subject.has_weights else torch.device("cpu")
+        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask)
+
+    def _select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
+        for selector in selectors:
+            name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
+            if name in VALUES and not VALUES[name].derived and name not in self._subject.family.values:
+                raise UnavailableValueError(f"{selector} does not exist here. {self._subject.why_unavailable(name)}")
+        return select_paths(list(selectors), self._subject.value_paths)
+
+    def _addresses(self, name: str) -> list[Address]:
+        """The addresses a name picks, for editing: values of the vocabulary, or a module's own input and output."""
+        if not isinstance(name, str):
+            raise InputError(f"functions are given by path; it was given a {type(name).__name__}.")
+        head, _, last = name.rpartition(".")
+        if last in NATIVE_NAMES:
+            return [self._module_at(head)._native(last)]
+        paths = self._select([name])
+        from cutaway.model.hosts import refuse_derived
+
+        for path in paths:
+            if path.value.derived:
+                refuse_derived(path)
+        return [self._subject.address(path) for path in paths]
+
+    def _module_at(self, path: str) -> Any:
+        host: Any = self
+        for part in filter(None, path.split(".")):
+            try:
+                host = host[int(part)] if part.lstrip("-").isdigit() else host._attribute(part)
+            except (AttributeError, IndexError, TypeError):
+                near = did_you_mean(path, self._subject.modules)
+                raise UnknownValueError(f"there is no module `{path}`.{near}") from None
+        return host

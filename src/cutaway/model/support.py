@@ -1,0 +1,145 @@
+"""`support()`: which values exist for this checkpoint under this load, and where each is read.
+
+Availability comes from the survey, that is from a pass of this very model, and not from a list kept by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from cutaway.model.derived import SOURCES
+from cutaway.model.subject import Subject
+from cutaway.vocabulary import VALUES, Value, ValuePath
+
+
+@dataclass(frozen=True)
+class SupportRow:
+    """What is known of one value here.
+
+    Attributes:
+        layers: the layers that have it; empty for a value of the model, and for one that does not exist.
+        where: where it is read, or for a missing one, why it is missing.
+        condition: what holds of it under this load only; empty where nothing does.
+    """
+
+    value: str
+    host: str
+    layout: str
+    axes: tuple[str, ...]
+    meaning: str
+    available: bool
+    read_only: bool
+    layers: tuple[int, ...]
+    where: str
+    condition: str
+
+
+@dataclass(frozen=True)
+class Support:
+    """The rows, one a value, in the order of the vocabulary. It prints as a table, also in a notebook."""
+
+    model: str
+    load: str
+    rows: tuple[SupportRow, ...]
+
+    def __iter__(self) -> Iterator[SupportRow]:
+        return iter(self.rows)
+
+    def __getitem__(self, value: str) -> SupportRow:
+        return next(row for row in self.rows if row.value == value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data, fit for JSON."""
+        return {"model": self.model, "load": self.load, "values": [asdict(row) for row in self.rows]}
+
+    def __str__(self) -> str:
+        from cutaway.model import printout
+
+        return printout.support_text(self)
+
+    __repr__ = __str__
+
+    def __rich__(self) -> Any:
+        from cutaway.model import printout
+
+        return printout.support_rich(self)
+
+    def _repr_html_(self) -> str:
+        from cutaway.model import printout
+
+        return printout.support_html(self)
+
+
+def support(subject: Subject) -> Support:
+    """Asks a model which values it has."""
+    return Support(subject.name, describe_load(subject), tuple(_row(subject, value) for value in VALUES.values()))
+
+
+def describe_load(subject: Subject) -> str:
+    """How the model is loaded, in words: class, dtype, attention implementation, device."""
+    hf = subject.hf
+    dtype = str(hf.dtype).removeprefix("torch.")
+    device = "no weights loaded" if not subject.has_weights else str(hf.device)
+    return f"{type(hf).__name__}, {dtype}, {hf.config._attn_implementation} attention, {device}"
+
+
+def _row(subject: Subject, value: Value) -> SupportRow:
+    layers = range(subject.sizes["num_layers"]) if value.host != "model" else [None]
+    has_site = value.derived or value.name in subject.family.values
+    present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
+    if value.derived:
+        where = "derived from " + " and ".join(f"`{source}`" for source in SOURCES[value.name] or ("input_ids",))
+    elif has_site:
+        where = _where(subject, value)
+    else:
+        where = subject.why_unavailable(value.name)
+    if has_site and not present:
+        where = f"a pass of this model does not come by {where}"
+    return SupportRow(
+        value=value.name,
+        host=value.host,
+        layout=value.layout.name,
+        axes=value.layout.axes,
+        meaning=value.meaning,
+        available=bool(present),
+        read_only=value.read_only,
+        layers=tuple(layer for layer in present if layer is not None),
+        where=where,
+        condition=_condition(subject, value, present, len(layers)) if present else "",
+    )
+
+
+def _where(subject: Subject, value: Value) -> str:
+    """The place in the family's own names: `dense`'s input, where the site says `o_proj`."""
+    site = subject.family.values[value.name]
+    if site.moment not in ("enter", "exit"):
+        return f"the {site.describe()}"
+    own = subject.module_path(value.host, 0, site.module).rpartition(".")[2] if site.module else _OWN[value.host]
+    return f"{own}'s input" if site.moment == "enter" else f"{own}'s output"
+
+
+_OWN = {"model": "the model", "layer": "the layer", "attention": "the attention", "mlp": "the MLP"}
+
+
+def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> str:
+    notes = []
+    if len(present) < of:
+        notes.append(f"on {len(present)} of {of} layers")
+    site = subject.family.values.get(value.name)
+    implementation = subject.hf.config._attn_implementation
+    if site is not None and site.moment in ("softmax", "pattern") and implementation != "eager":
+        note = f"asking for it runs that layer by eager attention in place of {implementation}"
+        if subject.hf.dtype in (torch.float16, torch.bfloat16):
+            note += ", in float32"
+        notes.append(note)
+    if site is not None and site.moment in ("softmax", "pattern") and implementation == "eager":
+        if subject.hf.dtype == torch.float16:
+            notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
+    return "; ".join(notes)
+
+
+__all__ = ["Support", "SupportRow", "describe_load", "support"]
