@@ -154,7 +154,7 @@ def _round_numbers(low: float, high: float, most: int) -> tuple[list[float], lis
     else:
         numbers = numbers[:: math.ceil(len(numbers) / most)]
     numbers = numbers or [low, high]
-    return numbers, [f"{number:.3g}" for number in numbers]
+    return numbers, [f"{number:,.0f}" if 1e3 <= number < 1e6 else f"{number:.3g}" for number in numbers]
 
 
 def _inches_high(axes: Axes) -> float:
