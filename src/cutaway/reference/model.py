@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from cutaway.errors import InputError, ShapeError
+from cutaway.errors import ShapeError
 from cutaway.reference import checkpoint
 from cutaway.reference.attention import PhiAttention
 from cutaway.reference.block import PhiBlock

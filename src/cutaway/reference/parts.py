@@ -28,7 +28,7 @@ _CHUNK = 1 << 15
 
 def float_dtype(name: str, dtype: DTypeLike) -> np.dtype[np.floating[Any]]:
     """The dtype given, if it is one that the reference computes in; `name` is the argument's, for the message."""
-    found = np.dtype(dtype)
+    found: np.dtype[Any] = np.dtype(dtype)
     if found not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InputError(f"{name} is {found}; the reference computes in float32 or float64")
     return found

@@ -59,9 +59,12 @@ class Recorder:
             name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
             if name in UNAVAILABLE:
                 raise UnavailableValueError(f"`{name}` does not exist on Phi: {UNAVAILABLE[name]}")
+        self._kept: dict[ValuePath, NDArray[Any]] = {}
+        self.wanted = [ValuePath("logits", None)]
+        if not selectors:
+            return
         available = all_paths(num_layers, [name for name in VALUES if name not in UNAVAILABLE])
         self.wanted = select_paths([*selectors, "logits"], available)
-        self._kept: dict[ValuePath, NDArray[Any]] = {}
 
     def at(self, layer: int | None) -> Record:
         """The record of one layer, or, for None, of the model."""
