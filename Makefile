@@ -31,7 +31,7 @@ types: .venv/dev.stamp
 	$(BIN)/pyright
 
 pytest: .venv/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
