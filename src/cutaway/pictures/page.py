@@ -15,6 +15,7 @@ from typing import Any
 
 from cutaway.errors import InputError
 from cutaway.pictures.still import wrong_suffix
+from cutaway.pictures.theme import THEMES, Theme
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NOTEBOOK_HEIGHT = 720
@@ -72,7 +73,7 @@ def rendered(name: str, data: dict[str, Any], **words: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style, script = (_read(f"{name}.{kind}") for kind in ("css", "js"))
+    style, script = _variables() + _read(f"{name}.css"), _read(f"{name}.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -84,6 +85,21 @@ def rendered(name: str, data: dict[str, Any], **words: Any) -> str:
 
 def _read(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _variables() -> str:
+    """The themes as CSS: the reader's system chooses, unless the page's root names one."""
+    light, dark = (_declarations(THEMES[name]) for name in ("light", "dark"))
+    return (
+        f":root {{ color-scheme: light; {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root[data-theme=auto] {{ color-scheme: dark; {dark} }} }}\n"
+        f":root[data-theme=dark] {{ color-scheme: dark; {dark} }}\n"
+    )
+
+
+def _declarations(theme: Theme) -> str:
+    names = ("paper", "ink", "muted", "hairline", "beyond", "accent", "contrast")
+    return " ".join(f"--{name}: {getattr(theme, name)};" for name in names)
 
 
 def _digest(text: str) -> str:

@@ -91,7 +91,6 @@ def attention_viewer(
         num_heads=num_heads,
         first=first,
         notice=notice,
-        themes=THEMES,
     )
     return Page(html, title=title, notice=notice)
 
@@ -105,7 +104,9 @@ def _counted(index: int, count: int, what: str) -> int:
 def _notice(start: int, num_keys: int, floor: float) -> str:
     parts = list[str]()
     if start:
-        parts.append(f"These are the last {MOST_TOKENS} of {num_keys} tokens; what they look at before that is cut off.")
+        parts.append(
+            f"These are the last {MOST_TOKENS} of {num_keys} tokens; what they look at before that is cut off."
+        )
     if floor:
         parts.append(f"To keep the page small, weights below {floor:g} are shown as 0.")
     return " ".join(parts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from cutaway.errors import LoadError, NoWeightsError
 from cutaway.reference.config import PhiConfig
@@ -18,6 +18,9 @@ from cutaway.reference.weights import Weights
 
 BUILT_IN = Path(__file__).parents[1] / "data"
 """The folder of the built-in checkpoints and configs, one folder each."""
+
+_MOST = 8
+"""Names listed in one message."""
 
 _NATIVE = {"o_proj": "dense", "down_proj": "fc2", "norm": "final_layernorm"}
 
@@ -63,11 +66,29 @@ def read_config(folder: Path) -> PhiConfig:
     return PhiConfig.from_dict(config)
 
 
-class Tensors:
-    """The tensors of a checkpoint, in one safetensors file or in several with an index.
+class Tensors(Protocol):
+    """Tensors under Phi's own names, wherever they are."""
+
+    @property
+    def where(self) -> str:
+        """Where they are, for messages."""
+        ...
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each."""
+        ...
+
+    def read(self, name: str, dtype: DTypeLike) -> Array:
+        """One tensor, converted to `dtype`."""
+        ...
+
+
+class FolderTensors:
+    """The tensors of a checkpoint's folder, in one safetensors file or in several with an index.
 
     Args:
-        folder: the checkpoint's folder.
+        folder: the folder.
 
     Raises:
         LoadError: there are none, they are pickled, or a file is missing or damaged.
@@ -75,7 +96,7 @@ class Tensors:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.where = str(folder)
         self._files: list[SafetensorsFile] = []
         self._holder: dict[str, SafetensorsFile] = {}
         try:
@@ -87,7 +108,7 @@ class Tensors:
             self.__exit__()
             raise
 
-    def __enter__(self) -> Tensors:
+    def __enter__(self) -> FolderTensors:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -95,60 +116,91 @@ class Tensors:
             file.close()
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor."""
+        return {name: file.entries[name].shape for name, file in self._holder.items()}
+
+    @property
     def natural_dtype(self) -> np.dtype[Any]:
         """float64 where a tensor is stored in it, float32 otherwise."""
         stored = {entry.dtype for file in self._files for entry in file.entries.values()}
         return np.dtype(np.float64 if "F64" in stored else np.float32)
 
-    def check(self, shapes: Mapping[str, tuple[int, ...]], *, tied: bool) -> None:
-        """Hold the files against the weights of the model that the config describes.
+    def read(self, name: str, dtype: DTypeLike) -> Array:
+        """One tensor, converted to `dtype`."""
+        return self._holder[name].read(name, dtype)
 
-        Args:
-            shapes: shapes by standard name.
-            tied: the head's weight is the embedding's; a file may hold it once more, if it is the same.
 
-        Raises:
-            LoadError: tensors that are missing, left over, or of another shape; all of them are named.
-        """
-        expected = {native_name(name): shape for name, shape in shapes.items()}
-        found = set(self._holder)
-        if tied and "lm_head.weight" in found:
-            self._check_same("lm_head.weight", "model.embed_tokens.weight")
-            found.remove("lm_head.weight")
-        wrong = [
-            f"`{name}` is {list(self._holder[name].entries[name].shape)}, expected {list(shape)}"
-            for name, shape in expected.items()
-            if name in found and self._holder[name].entries[name].shape != shape
-        ]
-        problems = [
-            f"missing: {_listed(expected.keys() - found)}" if expected.keys() - found else "",
-            f"not part of the model: {_listed(found - expected.keys())}" if found - expected.keys() else "",
-            f"of another shape: {'; '.join(wrong)}" if wrong else "",
-        ]
-        if any(problems):
-            raise LoadError(
-                f"the tensors in {self.folder} are not those of its config.json. "
-                f"{'. '.join(problem[0].upper() + problem[1:] for problem in problems if problem)}. "
-                "Fetch the checkpoint again, or the config that belongs to it"
-            )
+class GivenTensors:
+    """Tensors that are already in memory. Where no conversion is needed, they are shared and not copied.
 
-    def weights(self, dtype: DTypeLike) -> Weights:
-        """The tensors as a source of weights, converted to `dtype`. Each is read when it is asked for."""
+    Args:
+        tensors: arrays by Phi's own names; anything that NumPy can read.
+    """
 
-        def source(name: str, shape: tuple[int, ...]) -> Array:
-            native = native_name(name)
-            return self._holder[native].read(native, dtype)
+    where = "the mapping given"
 
-        return source
+    def __init__(self, tensors: Mapping[str, ArrayLike]) -> None:
+        self._arrays = {name: np.asarray(tensor) for name, tensor in tensors.items()}
 
-    def _check_same(self, name: str, other: str) -> None:
-        if other in self._holder and not np.array_equal(
-            self._holder[name].read(name, np.float64), self._holder[other].read(other, np.float64)
-        ):
-            raise LoadError(
-                f"the config ties the head to the embedding (`tie_word_embeddings`) and `{name}` differs from "
-                f"`{other}` in {self.folder}; set it to false if the head is a matrix of its own"
-            )
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each tensor."""
+        return {name: array.shape for name, array in self._arrays.items()}
+
+    def read(self, name: str, dtype: DTypeLike) -> Array:
+        """One tensor, converted to `dtype`."""
+        return self._arrays[name].astype(dtype, copy=False)
+
+
+def weights_from(tensors: Tensors, expected: Mapping[str, tuple[int, ...]], *, tied: bool, dtype: DTypeLike) -> Weights:
+    """Tensors as a source of weights, after holding them against what the model needs. Each is read when asked for.
+
+    Args:
+        tensors: the tensors.
+        expected: shapes by standard name.
+        tied: the head's weight is the embedding's; the tensors may hold it once more, if it is the same.
+        dtype: what they are converted to.
+
+    Raises:
+        LoadError: tensors that are missing, left over, or of another shape; all kinds are named at once.
+    """
+    wanted = {native_name(name): shape for name, shape in expected.items()}
+    found = dict(tensors.shapes)
+    if tied and found.pop("lm_head.weight", None) is not None:
+        _check_tied(tensors)
+    missing, extra = wanted.keys() - found.keys(), found.keys() - wanted.keys()
+    wrong = [
+        f"`{name}` is {list(found[name])}, expected {list(shape)}"
+        for name, shape in wanted.items()
+        if name in found and found[name] != shape
+    ]
+    problems = [
+        f"Missing: {_listed(missing)}. " if missing else "",
+        f"Not part of the model: {_listed(extra)}. " if extra else "",
+        f"Of another shape: {'; '.join(wrong[:_MOST])}. " if wrong else "",
+    ]
+    if any(problems):
+        raise LoadError(
+            f"the tensors in {tensors.where} are not those of the config. {''.join(problems)}"
+            "Fetch the checkpoint again, or the config that belongs to it"
+        )
+
+    def source(name: str, shape: tuple[int, ...]) -> Array:
+        return tensors.read(native_name(name), dtype)
+
+    return source
+
+
+def _check_tied(tensors: Tensors) -> None:
+    embedding, head = "model.embed_tokens.weight", "lm_head.weight"
+    if embedding not in tensors.shapes:
+        return
+    if not np.array_equal(tensors.read(embedding, np.float64), tensors.read(head, np.float64)):
+        raise LoadError(
+            f"the config ties the head to the embedding (`tie_word_embeddings`), and in {tensors.where} `{head}` differs "
+            f"from `{embedding}`; set it to false if the head is a matrix of its own"
+        )
 
 
 def _files(folder: Path) -> list[Path]:
@@ -189,8 +241,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _listed(names: Iterable[str], most: int = 8) -> str:
+def _listed(names: Iterable[str]) -> str:
     """The names, sorted; a long list is cut and counted."""
     ordered = sorted(names)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(f"`{name}`" for name in ordered[:most]) + more
+    more = f" and {len(ordered) - _MOST} more" if len(ordered) > _MOST else ""
+    return ", ".join(f"`{name}`" for name in ordered[:_MOST]) + more

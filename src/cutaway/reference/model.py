@@ -90,10 +90,40 @@ class Phi:
         """
         folder = checkpoint.find_folder(name)
         config = checkpoint.read_config(folder)
-        with checkpoint.Tensors(folder) as tensors:
-            tensors.check(expected_shapes(config), tied=config.tie_word_embeddings)
-            dtype = tensors.natural_dtype if dtype is None else float_dtype("dtype", dtype)
-            return cls(config, tensors.weights(dtype), dtype=dtype, angle_dtype=angle_dtype)
+        with checkpoint.FolderTensors(folder) as tensors:
+            chosen = tensors.natural_dtype if dtype is None else float_dtype("dtype", dtype)
+            weights = checkpoint.weights_from(
+                tensors, expected_shapes(config), tied=config.tie_word_embeddings, dtype=chosen
+            )
+            return cls(config, weights, dtype=chosen, angle_dtype=angle_dtype)
+
+    @classmethod
+    def from_tensors(
+        cls,
+        config: PhiConfig | Mapping[str, Any],
+        tensors: Mapping[str, ArrayLike],
+        *,
+        dtype: DTypeLike = np.float32,
+        angle_dtype: DTypeLike = np.float32,
+    ) -> Phi:
+        """A model around weights that are already in memory, such as a torch model's state.
+
+        Args:
+            config: a `PhiConfig`, or the mapping that a `config.json` holds.
+            tensors: arrays by Phi's own names (`model.layers.0.self_attn.dense.weight`); anything that NumPy can read,
+                which leaves out bfloat16. Those already of this dtype are shared, not copied.
+            dtype: dtype of weights and arithmetic.
+            angle_dtype: precision of the rotary angles, see `Phi`.
+
+        Raises:
+            LoadError: tensors missing, left over or of another shape.
+            UnsupportedModelError: not a Phi, or a setting that the reference does not know.
+        """
+        known = config if isinstance(config, PhiConfig) else PhiConfig.from_dict(config)
+        weights = checkpoint.weights_from(
+            checkpoint.GivenTensors(tensors), expected_shapes(known), tied=known.tie_word_embeddings, dtype=dtype
+        )
+        return cls(known, weights, dtype=dtype, angle_dtype=angle_dtype)
 
     @classmethod
     def from_config(
