@@ -198,8 +198,8 @@ def _check_tied(tensors: Tensors) -> None:
         return
     if not np.array_equal(tensors.read(embedding, np.float64), tensors.read(head, np.float64)):
         raise LoadError(
-            f"the config ties the head to the embedding (`tie_word_embeddings`), and in {tensors.where} `{head}` differs "
-            f"from `{embedding}`; set it to false if the head is a matrix of its own"
+            f"the config ties the head to the embedding (`tie_word_embeddings`), and in {tensors.where} `{head}` "
+            f"differs from `{embedding}`; set it to false if the head is a matrix of its own"
         )
 
 

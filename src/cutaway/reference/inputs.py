@@ -42,7 +42,7 @@ def as_mask(mask: ArrayLike | None, batch: int, seq: int, cache: Cache | None) -
     Without a mask the call's tokens are all real, and a cache's positions are what they were when they were computed.
 
     Raises:
-        InputError: another shape, other values, or a row without a token.
+        InputError: another shape, or other values.
     """
     past = len(cache) if cache is not None else 0
     before = cache.mask if cache is not None else None
@@ -57,11 +57,7 @@ def as_mask(mask: ArrayLike | None, batch: int, seq: int, cache: Cache | None) -
         raise InputError(f"the mask has shape {list(array.shape)}; it is to be [{batch} {past + seq}]{so_far}")
     if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
         raise InputError("the mask is to hold 1 for tokens and 0 for padding, and nothing else")
-    array = array.astype(np.int64)
-    empty = ~array.any(axis=1)
-    if empty.any():
-        raise InputError(f"row {int(empty.argmax())} of the mask is padding throughout; leave that row out")
-    return array
+    return array.astype(np.int64)
 
 
 def as_positions(positions: ArrayLike | None, batch: int, seq: int, past: int) -> IntArray:
