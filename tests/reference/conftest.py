@@ -1,4 +1,4 @@
-"""The oracle of these tests: the unmodified transformers Phi, with raw torch hooks and an attention function of its own.
+"""The oracle of these tests: the unmodified transformers Phi, with raw torch hooks and its own attention function.
 
 The attention function is plain eager attention in the model's own dtype (transformers' eager one takes its softmax in
 float32 also in a float64 model) which remembers what it is called with.

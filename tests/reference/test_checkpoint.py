@@ -126,7 +126,7 @@ def test_tensors_in_memory_are_shared(make_torch):
     model = Phi.from_tensors(torch_model.config.to_dict(), state)
     assert np.shares_memory(model.embed_tokens, state["model.embed_tokens.weight"])
     del state["lm_head.bias"]
-    with pytest.raises(LoadError, match="Missing: `lm_head.bias`"):
+    with pytest.raises(LoadError, match=r"Missing: `lm_head\.bias`"):
         Phi.from_tensors(torch_model.config.to_dict(), state)
 
 
@@ -294,7 +294,7 @@ def test_damaged_files(folder, damage):
 
 def test_tensors_of_whole_numbers_are_refused(folder):
     change_tensors(folder, lambda tensors: tensors.update({"lm_head.bias": torch.zeros(61, dtype=torch.int64)}))
-    with pytest.raises(LoadError, match="`lm_head.bias` is of dtype I64"):
+    with pytest.raises(LoadError, match=r"`lm_head\.bias` is of dtype I64"):
         Phi.from_pretrained(folder)
 
 

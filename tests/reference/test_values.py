@@ -184,7 +184,7 @@ def test_a_boolean_mask_is_a_mask(model, ids):
 def test_positions_past_the_context(model, context):
     ids = np.array([[1, 2, 3, 4]])
     near = model(ids, values="attention_scores")
-far = Phi.from_config(CONFIG, seed=0, angle_dtype=np.float64)(
+    far = Phi.from_config(CONFIG, seed=0, angle_dtype=np.float64)(
         ids, values="attention_scores", positions=np.arange(4) + context
     )
     for path in near:
