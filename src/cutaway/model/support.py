@@ -117,7 +117,7 @@ def _where(subject: Subject, value: Value) -> str:
     """The place in the family's own names: `dense`'s input, where the site says `o_proj`."""
     site = subject.family.values[value.name]
     if site.moment not in ("enter", "exit"):
-        return f"the {site.describe()}"
+        return site.describe() if site.moment == "pattern" else f"the {site.describe()}"
     own = subject.module_path(value.host, 0, site.module).rpartition(".")[2] if site.module else _OWN[value.host]
     return f"{own}'s input" if site.moment == "enter" else f"{own}'s output"
 

@@ -1,0 +1,46 @@
+"""How a model and its support look: in a terminal, as plain text, and in a notebook.
+
+`tree` says what there is to show, as data; each of the others shows it in one medium.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cutaway.model.printout.notebook_support import support_html
+from cutaway.model.printout.notebook_tree import tree_html
+from cutaway.model.printout.terminal_support import SupportTable, support_text
+from cutaway.model.printout.terminal_tree import TreeView, tree_text
+from cutaway.model.printout.tree import find_block, tree_of
+from cutaway.model.subject import Subject
+
+if TYPE_CHECKING:
+    from cutaway.model.support import Support
+
+
+def text(subject: Subject) -> str:
+    """What `print(model)` shows: ASCII, indented, layouts in one column."""
+    return tree_text(tree_of(subject))
+
+
+def rich_text(subject: Subject) -> TreeView:
+    """The same for rich: with lines that lead from a module to what it holds, and colours."""
+    return TreeView(tree_of(subject))
+
+
+def rich_block(subject: Subject) -> TreeView:
+    """The part of it that is the layers: one block, or where blocks differ, one of each kind."""
+    return TreeView(find_block(tree_of(subject)), header=False)
+
+
+def html(subject: Subject) -> str:
+    """The same for a notebook: modules open and close."""
+    return tree_html(tree_of(subject))
+
+
+def support_rich(support: Support) -> SupportTable:
+    """A support as a table for rich."""
+    return SupportTable(support)
+
+
+__all__ = ["html", "rich_block", "rich_text", "support_html", "support_rich", "support_text", "text"]

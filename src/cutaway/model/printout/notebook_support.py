@@ -1,0 +1,37 @@
+"""A support in a notebook: a table, and below, the notes that its rows refer to."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from cutaway.model.printout.notebook_style import page, prose
+from cutaway.model.printout.terminal_support import by_host, host_path, layout_of, note_of, notes_of, summary
+
+if TYPE_CHECKING:
+    from cutaway.model.support import Support, SupportRow
+
+
+def support_html(support: Support) -> str:
+    """A fragment of HTML with its own style, everything escaped."""
+    notes = notes_of(support)
+    lines = [f"<p><strong>{escape(support.model)}</strong><br>{escape(summary(support))}</p>"]
+    lines += ["<table>", "<thead><tr><th>value</th><th>layout</th><th>where it is read</th></tr></thead>", "<tbody>"]
+    for host, rows in by_host(support).items():
+        lines.append(f'<tr><th>{host}</th><td colspan="2" class="faint">{host_path(host)}</td></tr>')
+        lines += [_row(row, notes) for row in rows]
+    lines += ["</tbody>", "</table>"]
+    if notes:
+        lines += ["<ol>", *(f"<li>{prose(note)}</li>" for note in notes), "</ol>"]
+    return page("\n".join(lines))
+
+
+def _row(row: SupportRow, notes: dict[str, int]) -> str:
+    mark = f" ({notes[note_of(row)]})" if note_of(row) else ""
+    meaning = escape(row.meaning.replace("`", ""), quote=True)
+    if not row.available:
+        name = f'<td><code title="{meaning}">{escape(row.value)}</code></td>'
+        return f'<tr class="missing">{name}<td>{escape(layout_of(row))}</td><td><em>not here{mark}</em></td></tr>'
+    name = f'<td><code class="name" title="{meaning}">{escape(row.value)}</code></td>'
+    aside = ', <span class="aside">read-only</span>' if row.read_only else ""
+    return f"<tr>{name}<td>{escape(layout_of(row))}</td><td>{prose(row.where)}{aside}{mark}</td></tr>"

@@ -1,0 +1,127 @@
+"""A support in a terminal and as plain text: one row a value, and below, the notes that rows refer to."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from cutaway.model.printout.terminal_tree import STYLES
+from cutaway.model.printout.tree import ranges
+from cutaway.vocabulary import HOSTS, Host
+
+if TYPE_CHECKING:
+    from cutaway.model.support import Support, SupportRow
+
+
+class SupportTable:
+    """A support for rich's consoles."""
+
+    def __init__(self, support: Support) -> None:
+        self._support = support
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        support = self._support
+        notes = notes_of(support)
+        named = options.max_width < _WIDE
+        yield Text(support.model, style="bold")
+        yield Text(summary(support))
+        yield Text()
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+        table.add_column("value", no_wrap=True)
+        table.add_column("layout", no_wrap=True)
+        table.add_column("where it is read", overflow="fold")
+        for host, rows in by_host(support).items():
+            title = Text(host, style="bold")
+            path = Text(host_path(host), style="dim")
+            table.add_row(title, *(("", path) if named else (path,)))
+            for row in rows:
+                table.add_row(*_cells(row, notes, row.layout if named else layout_of(row)))
+        yield table
+        if named:
+            yield Text()
+            yield _layouts(support)
+        if notes:
+            yield Text()
+        for note, number in notes.items():
+            yield Padding(Text.assemble(f"({number}) ", prose(note)), (0, 0, 0, 2))
+
+
+_WIDE = 100
+"""The width from which there is room for axes in every row; below it, rows name their layout, and a legend gives its axes."""
+
+
+def _layouts(support: Support) -> Table:
+    legend = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for name, axes in dict.fromkeys((row.layout, layout_of(row)) for row in support.rows if row.axes):
+        legend.add_row(Text(f"  {name}", style="dim"), Text(axes))
+    return legend
+
+
+def support_text(support: Support, width: int | None = None) -> str:
+    """The table as plain text, as wide as the terminal within 80 and 120 columns, and 100 in a file."""
+    if width is None:
+        width = min(max(shutil.get_terminal_size((100, 24)).columns, 80), 120)
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None, force_terminal=False, highlight=False).print(
+        SupportTable(support), end=""
+    )
+    return "\n".join(line.rstrip() for line in page.getvalue().rstrip().split("\n"))
+
+
+def by_host(support: Support) -> dict[Host, list[SupportRow]]:
+    """The rows under their hosts, in the order of the vocabulary."""
+    return {host: [row for row in support.rows if row.host == host] for host in HOSTS}
+
+
+def host_path(host: Host) -> str:
+    """The path of a host, for any layer: `layers.*.self_attn`."""
+    return HOSTS[host].format(layer="*")
+
+
+def summary(support: Support) -> str:
+    """How the model is loaded, and how many values it has."""
+    there = sum(row.available for row in support.rows)
+    return f"{support.load}; {there} of {len(support.rows)} values"
+
+
+def notes_of(support: Support) -> dict[str, int]:
+    """What rows say beyond where they are read, each once and numbered: why one is missing, and on what condition."""
+    rows = (row for rows in by_host(support).values() for row in rows)
+    said = dict.fromkeys(note for row in rows if (note := note_of(row)))
+    return {note: number for number, note in enumerate(said, start=1)}
+
+
+def note_of(row: SupportRow) -> str:
+    """The note of one row; empty where there is nothing to say."""
+    if not row.available:
+        return row.where
+    if row.condition.startswith("on "):
+        return f"{row.condition}: layers {ranges(row.layers)}"
+    return row.condition
+
+
+def layout_of(row: SupportRow) -> str:
+    """The axes of a row's value, or the word for one that has none."""
+    return f"[{' '.join(row.axes)}]" if row.axes else row.layout.lower()
+
+
+def prose(text: str) -> Text:
+    """A sentence in which names in backticks stand out."""
+    parts = re.split(r"`([^`]*)`", text)
+    return Text.assemble(*((part, STYLES["value"] if i % 2 else "") for i, part in enumerate(parts)))
+
+
+def _cells(row: SupportRow, notes: dict[str, int], layout: str) -> tuple[Text, Text, Text]:
+    mark = f" ({notes[note_of(row)]})" if note_of(row) else ""
+    if not row.available:
+        dim = Text(f"  {row.value}", style="dim"), Text(layout, style="dim")
+        return *dim, Text(f"not here{mark}", style=STYLES["aside"])
+    where = prose(row.where) + Text(", read-only" if row.read_only else "", style=STYLES["aside"]) + Text(mark)
+    return Text(f"  {row.value}", style=STYLES["value"]), Text(layout), where
