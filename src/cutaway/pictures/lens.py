@@ -130,7 +130,7 @@ def _band(
         shown = drawn_labels([row[i] for i in band], _LETTERS)
         for column, position in enumerate(band):
             follows = position + 1 < len(tokens) and _same(row[position], tokens[position + 1])
-            ink = readable_on(colours(float(weights[layer, position])), theme)
+            ink = readable_on(colours(float(weights[layer, position])))
             style = mono(7.5, color=ink, weight="bold" if follows else "normal", ha="center", va="center_baseline")
             axes.text(column, layer, shown[column], **style)
 

@@ -69,7 +69,7 @@ def patching_heatmap(
         ticks.along_x(axes, look)
         if cell >= _WRITTEN_CELL and row >= 0.17:
             for (layer, column), value in np.ndenumerate(values):
-                ink = readable_on(colours((float(value) / end + 1) / 2), look)
+                ink = readable_on(colours((float(value) / end + 1) / 2))
                 style: dict[str, Any] = {"fontsize": 6.5, "color": ink, "ha": "center", "va": "center_baseline"}
                 axes.text(column, layer, _short(float(value), end), **style)
         sheet.scale_bar(left + width + 0.15, 0, max(0.6, min(height, 1.6)), image)

@@ -82,7 +82,8 @@ def rotated_vector(
             axes = sheet.axes(x, y, side, side)
             _arrows(axes, float(values[first]), float(values[second]), where * speeds[pair], where, look)
             sheet.text(x, y - 0.27, f"pair {pair}", size=8, weight="bold", va="bottom")
-            detail = f"dimensions {first} and {second}\n{speeds[pair]:.3g} radian{'' if speeds[pair] == 1 else 's'} a position"
+            unit = "radian" if speeds[pair] == 1 else "radians"
+            detail = f"dimensions {first} and {second}\n{speeds[pair]:.3g} {unit} a position"
             sheet.text(x, y + 0.02, detail, size=6.5, color=look.muted, va="bottom", linespacing=1.4)
     told = ", ".join(f"pair {pair} by {speeds[pair]:.3g}" for pair in shown)
     return sheet.picture(f"A vector at positions {_listed(where)}. Radians a position: {told}.")

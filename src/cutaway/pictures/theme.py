@@ -90,10 +90,10 @@ def diverging(theme: Theme) -> Colormap:
     return LinearSegmentedColormap.from_list(f"cutaway-diverging-{theme.name}", theme.diverging)
 
 
-def readable_on(colour: Any, theme: Theme) -> str:
-    """Ink or paper, whichever stands out more from this colour (any that matplotlib takes)."""
+def readable_on(colour: Any) -> str:
+    """Black or white, whichever stands out more from this colour (any that matplotlib takes): at least 4.5 to 1."""
     background = _luminance(colour)
-    return max((theme.ink, theme.paper), key=lambda c: _contrast(_luminance(c), background))
+    return max(("#000000", "#ffffff"), key=lambda c: _contrast(_luminance(c), background))
 
 
 def _luminance(colour: Any) -> float:

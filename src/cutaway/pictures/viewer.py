@@ -75,10 +75,7 @@ def attention_viewer(
         "layer": first[0],
         "head": first[1],
         "causal": not bool(may_look(weights).all()),
-        "colours": {
-            name: {"stops": look.sequential, "beyond": look.beyond, "ink": look.ink, "paper": look.paper}
-            for name, look in THEMES.items()
-        },
+        "colours": {name: {"stops": look.sequential, "beyond": look.beyond} for name, look in THEMES.items()},
     }
     html = rendered(
         "attention",

@@ -4,7 +4,8 @@
   const { labels, layers, offset, causal } = data;
   const count = labels.length;
   const LISTED = 8;
-  const LABELLED = 40;
+  const LABELLED = 64;
+  const LEAST_LABELLED_CELL = 8;
 
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
@@ -40,7 +41,7 @@
     const look = data.colours[isDark() ? "dark" : "light"];
     const stops = look.stops.map(rgb);
     const brighten = form.elements.brighten.checked;
-    const inks = [look.ink, look.paper].map((hex) => [hex, luminance(rgb(hex))]);
+    const inks = ["#000000", "#ffffff"].map((hex) => [hex, luminance(rgb(hex))]);
     const table = new Uint8Array(256 * 3);
     const styles = [];
     for (let byte = 0; byte < 256; byte++) {
@@ -52,7 +53,7 @@
       const ink = contrast(inks[0][1], own) >= contrast(inks[1][1], own) ? inks[0][0] : inks[1][0];
       styles.push({ background: `rgb(${colour.join()})`, ink });
     }
-    palette = { table, styles, beyond: rgb(look.beyond), ...look };
+    palette = { table, styles, beyond: rgb(look.beyond) };
     const gradient = look.stops.map((hex, i) => {
       const part = i / (look.stops.length - 1);
       return `${hex} ${100 * (brighten ? part ** 2 : part)}%`;
@@ -173,6 +174,7 @@
       context.font = labelFont(12);
       const longest = Math.max(...labels.map((label) => context.measureText(clipped(label)).width));
       gutter = Math.min(Math.ceil(longest) + 8, Math.floor(width * 0.3));
+      if ((width - gutter) / count < LEAST_LABELLED_CELL) gutter = 0;
     }
     const size = width - gutter;
     geometry = { left: gutter, size };
@@ -376,16 +378,17 @@
 
   canvas.addEventListener("pointermove", (event) => {
     const cell = cellOf(event);
-    if (!cell) {
-      canvas.title = "";
-      return;
-    }
+    if (!cell) return;
     const [query, key] = cell;
     const weight = mayLook(query, key) ? written(weightOf(byteAt(query, key))) : "may not look there";
-    canvas.title = `${place(query)} ${labels[query]} → ${place(key)} ${labels[key]}: ${weight}`;
+    $("cell").textContent = `${place(query)} ${labels[query]} → ${place(key)} ${labels[key]}: ${weight}`;
     if (state.pinned === null) point(state.incoming ? key : query, state.incoming ? query : key);
   });
-  canvas.addEventListener("pointerleave", () => point(state.pointed));
+  const resting = $("cell").textContent;
+  canvas.addEventListener("pointerleave", () => {
+    $("cell").textContent = resting;
+    point(state.pointed);
+  });
   canvas.addEventListener("click", (event) => {
     const cell = cellOf(event);
     if (cell) pin(cell[state.incoming ? 1 : 0]);
@@ -425,6 +428,5 @@
     });
   });
 
-  document.body.classList.toggle("long", count > 200);
   recolour();
 })();
