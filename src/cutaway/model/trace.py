@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from torch import Tensor
 
-from cutaway.errors import LateEditError, NoTraceError, OrderError
+from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
 from cutaway.model.address import Address
 from cutaway.model.saving import carry_save
 from cutaway.model.subject import Subject
@@ -51,6 +51,8 @@ class Trace:
         self._behind: list[Handed] = []
 
     def __enter__(self) -> Self:
+        if self._pass is not None:
+            raise CutawayError("this trace is open already. Open another: `with model.trace(prompt):`.")
         self._subject.bring_weights()
         self._pass = ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
         _active.set((*_active.get(), self))
@@ -65,6 +67,7 @@ class Trace:
                 self._refuse_late_edits_in_place()
         finally:
             running, self._pass = self._pass, None
+            self._here = None
             self._read.clear()
             self._read_here.clear()
             self._behind.clear()

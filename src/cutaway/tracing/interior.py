@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.sites import Moment
-from cutaway.tracing.masks import additive_mask
+from cutaway.tracing.masks import kernel_mask
 from cutaway.tracing.softmax_watch import SoftmaxWatch, report_overflow
 
 PREFIX = "cutaway:"
@@ -183,9 +183,11 @@ def _eager_in_place_of_a_kernel(
     scaling = kwargs.pop("scaling", None)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     is_causal = kwargs.get("is_causal")
-    mask = additive_mask(
+    mask = kernel_mask(
         attention_mask, query, key, getattr(module, "is_causal", True) if is_causal is None else is_causal
     )
     with SoftmaxWatch(partial(AttentionInterior.reach, module)):
-        result, weights = eager(module, query * scaling, key, value, mask, scaling=1.0, **kwargs)
+        result, weights = eager(module, query * scaling, key, value, mask.additive, scaling=1.0, **kwargs)
+    if mask.empty is not None:
+        result = result.masked_fill(mask.empty.transpose(1, 2)[..., None], 0)
     return result.to(dtype), weights

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 
-def additive_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Tensor | None:
-    """The same mask, added to the scores: 0 where attention is allowed, the dtype's minimum where it is not.
+class KernelMask(NamedTuple):
+    """A kernel's mask in an eager attention's terms.
+
+    Attributes:
+        additive: added to the scores: 0 where attention is allowed, the dtype's minimum where it is not; or None.
+        empty: `[batch 1 query]`, the queries that may attend to nothing, as padding may not; None where there are none. A
+            kernel returns zeros for them, where a softmax over minima would mix all values evenly.
+    """
+
+    additive: Tensor | None
+    empty: Tensor | None
+
+
+def kernel_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> KernelMask:
+    """The mask that a fused kernel is given, for an eager attention.
 
     Args:
         mask: what a kernel is given. None stands for "causal" when there are several queries, aligned at the first
@@ -23,7 +36,7 @@ def additive_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Ten
     queries, keys = query.shape[-2], key.shape[-2]
     if mask is None:
         if queries == 1 or not is_causal:
-            return None
+            return KernelMask(None, None)
         allowed = _causal(queries, keys, 0, query.device)
     elif not isinstance(mask, Tensor):
         allowed = _from_block_mask(mask, queries, keys, query.device)
@@ -34,9 +47,10 @@ def additive_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Ten
     elif mask.dtype == torch.bool:
         allowed = mask
     else:
-        return mask.to(query.dtype)
+        return KernelMask(mask.to(query.dtype), None)
     lowest = torch.finfo(query.dtype).min
-    return torch.zeros((), dtype=query.dtype, device=query.device).where(allowed, lowest)
+    additive = torch.zeros((), dtype=query.dtype, device=query.device).where(allowed, lowest)
+    return KernelMask(additive, ~allowed.any(dim=-1))
 
 
 def _causal(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
