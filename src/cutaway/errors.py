@@ -35,6 +35,10 @@ class ReadOnlyError(CutawayError, AttributeError):
     """The value can be read and not edited."""
 
 
+class GradientError(CutawayError, RuntimeError):
+    """Gradients were asked of a trace that records none."""
+
+
 class ShapeError(CutawayError, ValueError):
     """A tensor's shape is not that of the value it would replace."""
 

@@ -1,82 +1,149 @@
-"""Functions applied to values, for as long as a block lasts: `with model.hooks({path: function}):`."""
+"""Functions applied to values: for as long as a block lasts, or in every pass of an edited model."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, InputError
 from cutaway.model.address import Address
+from cutaway.model.positions import Positions, positions_so_far, prompt_lengths, put_at, selected, token_axis
 from cutaway.model.subject import Subject
+from cutaway.sites.slots import Call
 from cutaway.tracing import Attachment, attach
+from cutaway.tracing.attach import Answers
 
 ValueFunction = Callable[[Tensor], Tensor | None]
 """Given a value; edits it in place, or returns what is to stand in its place, or returns None and leaves it."""
 
 
+@dataclass(frozen=True, eq=False)
+class FunctionEdit:
+    """A function for one value, and the positions at which it counts."""
+
+    address: Address
+    function: ValueFunction
+    positions: Positions = None
+
+    def __post_init__(self) -> None:
+        self.address.refuse_unless_writable()
+        value = self.address.value
+        if self.positions is not None and (value is None or token_axis(value) is None):
+            raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")
+
+
+class Application:
+    """Function edits, attached to a running model.
+
+    The functions are called in every pass for which `answers()` is true, in the order in which they were given.
+    """
+
+    def __init__(self, subject: Subject, edits: Sequence[FunctionEdit], answers: Answers) -> None:
+        self.calls = 0
+        self.silent = {edit.address.path for edit in edits}
+        self._sizes = subject.sizes
+        self._where: Tensor | None = None
+        self._prompts: Tensor | None = None
+        self._attachments: list[Attachment] = []
+        try:
+            self._attachments.append(attach(subject.hf, "enter", self._begin, answers))
+            for edit in edits:
+                address = edit.address
+                self._attachments.append(attach(address.module, address.moment, self._callback(edit), answers))
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Takes off what was attached."""
+        for attachment in self._attachments:
+            attachment.remove()
+        self._attachments.clear()
+
+    def _begin(self, call: Call) -> None:
+        self.calls += 1
+        self._where = positions_so_far(call)
+        known = prompt_lengths.get()
+        if known is not None and len(known) != len(self._where) and len(self._where) % len(known) == 0:
+            known = known.repeat_interleave(len(self._where) // len(known))  # beams and several samples a prompt
+        if known is not None:
+            self._prompts = known
+        elif self._prompts is None or self._where.shape[1] == _own_tokens(call):
+            self._prompts = (self._where >= 0).sum(dim=1)
+
+    def _callback(self, edit: FunctionEdit) -> Callable[[Any], Any]:
+        address, function = edit.address, edit.function
+
+        def callback(passing: Any) -> Any:
+            self.silent.discard(address.path)
+            old = address.slot.read(passing, self._sizes)
+            # What enters attention may be the cache's own tensor: edited in place, the edit would add up step by step.
+            given = old.clone() if edit.positions is not None or address.moment == "arguments" else old
+            returned = function(given)
+            new = given if returned is None else returned
+            if new is old:
+                return None
+            address.check_replacement(old, new)
+            if edit.positions is not None:
+                new = self._at_positions(edit, old, new)
+            return address.slot.write(passing, new)
+
+        return callback
+
+    def _at_positions(self, edit: FunctionEdit, old: Tensor, new: Tensor) -> Tensor:
+        assert self._where is not None
+        assert self._prompts is not None
+        assert edit.address.value is not None
+        axis = token_axis(edit.address.value)
+        assert axis is not None
+        return put_at(old, new, axis, selected(edit.positions, self._where, self._prompts))
+
+
+def _own_tokens(call: Call) -> int:
+    tokens = call.kwargs.get("input_ids", call.args[0] if call.args else None)
+    return (tokens if tokens is not None else call.kwargs["inputs_embeds"]).shape[1]
+
+
 class FunctionHooks:
     """Applies functions to values in every call of the model that the opening thread makes, inside traces too."""
 
-    def __init__(self, subject: Subject, functions: Mapping[Address, ValueFunction]) -> None:
-        for address in functions:
-            address.refuse_unless_writable()
+    def __init__(self, subject: Subject, edits: Sequence[FunctionEdit], *, must_be_called: bool = True) -> None:
         self._subject = subject
-        self._functions = functions
-        self._attachments: list[Attachment] = []
-        self._silent: set[str] = set()
-        self._calls = 0
-        self._thread = 0
+        self._edits = edits
+        self._must_be_called = must_be_called
+        self._application: Application | None = None
 
     def __enter__(self) -> Self:
         self._subject.bring_weights()
-        self._thread = threading.get_ident()
-        self._silent = {address.path for address in self._functions}
-        self._calls = 0
-        try:
-            self._attachments.append(attach(self._subject.hf, "enter", self._count, self._answers))
-            for address, function in self._functions.items():
-                callback = self._callback(address, function)
-                self._attachments.append(attach(address.module, address.moment, callback, self._answers))
-        except BaseException:
-            self._remove()
-            raise
+        thread = threading.get_ident()
+        self._application = Application(self._subject, self._edits, lambda: threading.get_ident() == thread)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._remove()
-        if error is None and self._calls and self._silent:
+        applied, self._application = self._application, None
+        assert applied is not None
+        applied.remove()
+        if error is None and self._must_be_called and applied.calls and applied.silent:
             raise CutawayError(
-                f"the model ran, and the function given for {', '.join(sorted(self._silent))} was never called. Either every pass was "
-                "left before it, because nothing further was asked, or the model does not come by there."
+                f"the model ran, and the function given for {', '.join(sorted(applied.silent))} was never called. Either "
+                "every pass was left before it, because nothing further was asked, or the model does not come by there."
             )
 
-    def _answers(self) -> bool:
-        return threading.get_ident() == self._thread
 
-    def _count(self, passing: Any) -> None:
-        self._calls += 1
+def adds(vector: Tensor, factor: float) -> ValueFunction:
+    """A function that adds `factor * vector` to a value, in the value's own dtype and on its device."""
 
-    def _callback(self, address: Address, function: ValueFunction) -> Callable[[Any], Any]:
-        sizes = self._subject.sizes
+    def add(value: Tensor) -> Tensor:
+        return value + (factor * vector.to(value.device, torch.promote_types(vector.dtype, value.dtype))).to(
+            value.dtype
+        )
 
-        def callback(passing: Any) -> Any:
-            self._silent.discard(address.path)
-            old = address.slot.read(passing, sizes)
-            new = function(old)
-            if new is None or new is old:
-                return None
-            address.check_replacement(old, new)
-            return address.slot.write(passing, new)
-
-        return callback
-
-    def _remove(self) -> None:
-        for attachment in self._attachments:
-            attachment.remove()
-        self._attachments.clear()
+    return add

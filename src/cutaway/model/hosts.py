@@ -57,6 +57,25 @@ class ModuleHost:
         """Calls the module, outside any pass under way."""
         return self.module(*args, **kwargs)
 
+    def skip(self, output: Any = None) -> None:
+        """Passes over the module in the trace under way: it does not run, and `output` stands in the place of its result.
+
+        Args:
+            output: a tensor of the shape of the module's result; by default the module's first argument. Where the
+                module returns several things, it is the first, and the others are None.
+
+        Raises:
+            NoTraceError: outside a trace.
+            LateEditError: the pass is already past the module's entrance.
+            ShapeError, DtypeError, DeviceError: `output` is not like the module's first argument, where it must be.
+        """
+        entrance, leave = self._native("input"), self._native("output")
+        trace = self._trace("skip")
+        argument = trace.ask(entrance)
+        output = argument if output is None else output
+        shape = self._subject.survey.passing.get((leave.module_path, leave.moment))
+        trace.skip(entrance, as_returned(shape, output))
+
     def __getitem__(self, index: int) -> ModuleHost:
         child = str(range(len(self.module))[index])  # type: ignore[arg-type]
         return self._child(child)
@@ -194,6 +213,13 @@ def refuse_derived(path: ValuePath) -> None:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def as_returned(surveyed: Any, output: Any) -> Any:
+    """`output` in the kind of container that a module returned when it was surveyed."""
+    if isinstance(surveyed, tuple) and not isinstance(output, tuple):
+        return (output, *(None for _ in surveyed[1:]))
+    return output
 
 
 _MISSING = object()

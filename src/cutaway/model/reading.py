@@ -8,6 +8,7 @@ from typing import Any
 
 from cutaway.model.address import Address
 from cutaway.model.derived import SOURCES, derive
+from cutaway.model.function_hooks import Application
 from cutaway.model.saving import carry_save
 from cutaway.model.subject import Subject
 from cutaway.tracing import ForwardPass
@@ -33,6 +34,7 @@ def _run(subject: Subject, inputs: Mapping[str, Any], addresses: list[Address], 
     order = subject.survey.order
     last = max(addresses, key=lambda address: order[address.module_path, address.moment])
     running = ForwardPass(partial(subject.hf, **inputs), grad=False)
+    edits = Application(subject, subject.edits, running.answers) if subject.edits else None
     try:
         for address in addresses:
             if address is not last:
@@ -42,6 +44,8 @@ def _run(subject: Subject, inputs: Mapping[str, Any], addresses: list[Address], 
         _keep(last, subject, found)(stop.passing)
     finally:
         running.close()
+        if edits is not None:
+            edits.remove()
 
 
 def _keep(address: Address, subject: Subject, found: dict[str, Any]) -> Callable[[Any], None]:

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from cutaway.errors import InputError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.errors import InputError, ShapeError, UnavailableValueError, UnknownValueError, did_you_mean
 from cutaway.model import printout
 from cutaway.model.address import Address
 from cutaway.model.checks import CheckReport, check
-from cutaway.model.function_hooks import FunctionHooks, ValueFunction
+from cutaway.model.function_hooks import FunctionEdit, FunctionHooks, ValueFunction, adds
+from cutaway.model.generation import Generation, pad_token
 from cutaway.model.hosts import ValueHost
 from cutaway.model.inputs import Prompt, prepare_inputs
 from cutaway.model.loading import Options, Source, open_model
+from cutaway.model.positions import NewToken, Positions
 from cutaway.model.reading import read
+from cutaway.model.scan import Scan
 from cutaway.model.subject import NATIVE_NAMES, Subject
 from cutaway.model.support import Support, support
 from cutaway.model.trace import Trace
@@ -131,6 +134,7 @@ class StandardizedTransformer(ValueHost):
         prompt: Prompt,
         *,
         attention_mask: Tensor | Sequence[Any] | None = None,
+        grad: bool = False,
         **forward: Any,
     ) -> Trace:
         """A with-block in which the model's values can be asked for and edited, in the order of the forward pass.
@@ -141,12 +145,53 @@ class StandardizedTransformer(ValueHost):
             prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output.
                 Rows of different lengths are padded on the left.
             attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
+            grad: whether autograd records the pass: `loss.backward()` and `torch.autograd.grad` work in the block, and
+                every value read keeps its `.grad`, also where all parameters are frozen.
             **forward: given to the model's `forward` as it is.
 
         Raises:
             InputError: the prompt is empty, mixes kinds, or its ids do not fit the model.
+            GradientError: `grad=True` under `torch.no_grad()`, or a gradient asked of a trace without it.
         """
-        return Trace(self._subject, {**self._inputs(prompt, attention_mask), **forward})
+        return Trace(self._subject, {**self._inputs(prompt, attention_mask), **forward}, grad=grad)
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        **arguments: Any,
+    ) -> Generation:
+        """A with-block over the passes of transformers' `generate`, which runs to its end when the block is left.
+
+        >>> with model.generate("def add(a, b):", max_new_tokens=8) as run:
+        ...     prompt_stream = model.layers[2].layer_output  # of the first pass, which runs the prompt
+        ...     for step in run:  # from pass to pass, the first included
+        ...         stream = model.layers[3].layer_output
+        >>> run.text
+
+        Args:
+            prompt: as in `trace`.
+            attention_mask: as in `trace`.
+            **arguments: given to `generate` as they are: `max_new_tokens`, `do_sample`, `num_beams`,
+                `stopping_criteria`, `logits_processor`, `streamer`, … An argument that it does not know raises there.
+        """
+        arguments = {**pad_token(self._subject, arguments), **arguments}
+        inputs = self._inputs(prompt, attention_mask)
+        return Generation(self._subject, inputs, arguments, one_text=isinstance(prompt, str))
+
+    def scan(
+        self,
+        prompt: Prompt,
+        *,
+        attention_mask: Tensor | Sequence[Any] | None = None,
+        **forward: Any,
+    ) -> Trace:
+        """A trace on the meta device: shapes and dtypes of every value and of what the body computes with them.
+
+        Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line.
+        """
+        return Scan(self._subject, {**self._inputs(prompt, attention_mask), **forward})
 
     def read(
         self,
@@ -176,8 +221,10 @@ class StandardizedTransformer(ValueHost):
         self._subject.bring_weights()
         return read(self._subject, inputs, paths)
 
-    def hooks(self, functions: Mapping[str, ValueFunction]) -> FunctionHooks:
-        """A with-block for whose length functions are applied to values, inside traces too.
+    def hooks(
+        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+    ) -> FunctionHooks:
+        """A with-block for whose length functions are applied to values, inside traces and generations too.
 
         >>> with model.hooks({"layers.*.mlp.mlp_output": lambda value: value * 0.5}):
         ...     model.read("def add(a, b):", "next_token_probs")
@@ -185,17 +232,61 @@ class StandardizedTransformer(ValueHost):
         Args:
             functions: by path, pattern or bare name, a function that is given the value, and edits it in place or returns
                 what is to stand in its place; None leaves it. `layers.0.mlp.fc1.output` and the like serve too.
+            positions: the tokens at which the functions count, by their place in the whole sequence, which is the same with and
+                without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative number counts
+                from the end of the row's prompt. By default all. The function is given the whole value all the same.
+            step: the step of a generation whose new tokens alone count; 0 is the prompt.
 
         Raises:
             UnknownValueError, UnavailableValueError: as in `read`.
             ReadOnlyError: a function is given for a value that cannot be edited.
             CutawayError: on leaving the block, where the model ran and a function was never called.
         """
-        addressed: dict[Address, ValueFunction] = {}
-        for name, function in functions.items():
-            for address in self._addresses(name):
-                addressed[address] = function
-        return FunctionHooks(self._subject, addressed)
+        return FunctionHooks(self._subject, self._function_edits(functions, positions, step))
+
+    def editing(
+        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+    ) -> FunctionHooks:
+        """As `hooks`, for edits that stay over many traces and generations: it is no fault if one is never called."""
+        return FunctionHooks(self._subject, self._function_edits(functions, positions, step), must_be_called=False)
+
+    def edited(
+        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+    ) -> StandardizedTransformer:
+        """A second model with the same weights, whose every trace, generation and reading has these edits made in it.
+
+        The original is untouched, and its passes are not edited. Arguments are those of `hooks`.
+        """
+        self._subject.bring_weights()
+        view = object.__new__(type(self))
+        ValueHost.__init__(view, self._subject.edited(self._function_edits(functions, positions, step)), "model")
+        return view
+
+    def steer(
+        self,
+        layers: int | Sequence[int],
+        vector: Tensor,
+        factor: float = 1.0,
+        positions: Positions = None,
+    ) -> FunctionHooks:
+        """A with-block in which `factor * vector` is added to the stream that leaves these layers.
+
+        Args:
+            layers: a layer's number, or several; negative ones count from the end.
+            vector: `[hidden_size]`, or `[batch seq hidden_size]`-like; it is added in the stream's own dtype and device.
+            factor: what it is multiplied by.
+            positions: as in `hooks`.
+
+        Raises:
+            ShapeError: the vector's last axis is not hidden_size.
+        """
+        if vector.shape[-1:] != (self.sizes["hidden_size"],):
+            raise ShapeError(
+                f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given {list(vector.shape)}."
+            )
+        numbers = [layers] if isinstance(layers, int) else list(layers)
+        paths = {f"layers.{range(self.sizes['num_layers'])[layer]}.layer_output" for layer in numbers}
+        return self.hooks(dict.fromkeys(sorted(paths), adds(vector, factor)), positions=positions)
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
         """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
@@ -251,6 +342,19 @@ class StandardizedTransformer(ValueHost):
             if name in VALUES and not VALUES[name].derived and name not in self._subject.family.values:
                 raise UnavailableValueError(f"{selector} does not exist here. {self._subject.why_unavailable(name)}")
         return select_paths(list(selectors), self._subject.value_paths)
+
+    def _function_edits(
+        self, functions: Mapping[str, ValueFunction], positions: Positions, step: int | None
+    ) -> list[FunctionEdit]:
+        if step is not None:
+            if positions is not None:
+                raise InputError("give `positions` or `step`, not both.")
+            positions = "prompt" if step == 0 else NewToken(step - 1)
+        return [
+            FunctionEdit(address, function, positions)
+            for name, function in functions.items()
+            for address in self._addresses(name)
+        ]
 
     def _addresses(self, name: str) -> list[Address]:
         """The addresses a name picks, for editing: values of the vocabulary, or a module's own input and output."""

@@ -6,9 +6,10 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -21,6 +22,9 @@ from cutaway.model.survey import Survey, survey
 from cutaway.sites import Moment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+
+if TYPE_CHECKING:
+    from cutaway.model.function_hooks import FunctionEdit
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
     "input": ("enter", FirstArgument()),
@@ -48,12 +52,20 @@ class Subject:
         self.tokenizer = tokenizer
         self.name = name
         self.sizes = self.family.native_sizes(hf.config)
+        self.edits: tuple[FunctionEdit, ...] = ()
         self._load_weights = load_weights
         self._addresses: dict[str, Address] = {}
 
+    def edited(self, edits: Sequence[FunctionEdit]) -> Subject:
+        """The same model, with edits that are made in every pass opened through it, and in no other."""
+        view = copy.copy(self)
+        view.edits = (*self.edits, *edits)
+        return view
+
     @property
     def has_weights(self) -> bool:
-        return self._load_weights is None and not next(self.hf.parameters()).is_meta
+        spread = getattr(self.hf, "hf_device_map", None) is not None  # offloaded weights look like missing ones
+        return self._load_weights is None and (spread or not next(self.hf.parameters()).is_meta)
 
     def bring_weights(self) -> None:
         """Loads the weights of a model that was opened without them.

@@ -6,20 +6,22 @@ which values are already behind; it refuses what could have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
 from cutaway.model.address import Address
+from cutaway.model.function_hooks import Application
+from cutaway.model.gradients import explain_missing_graph, is_own, own_in_graph, refuse_without_autograd, start_graph
 from cutaway.model.saving import carry_save
 from cutaway.model.subject import Subject
 from cutaway.sites import Moment
-from cutaway.tracing import ForwardPass
+from cutaway.tracing import ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
 _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
@@ -45,6 +47,7 @@ class Trace:
         self._inputs = inputs
         self._grad = grad
         self._pass: ForwardPass | None = None
+        self._edits: Application | None = None
         self._here: Address | None = None
         self._read: dict[Place, Any] = {}
         self._read_here: dict[Place, Any] = {}
@@ -53,8 +56,14 @@ class Trace:
     def __enter__(self) -> Self:
         if self._pass is not None:
             raise CutawayError("this trace is open already. Open another: `with model.trace(prompt):`.")
-        self._subject.bring_weights()
-        self._pass = ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
+        self._prepare()
+        if self._grad:
+            refuse_without_autograd()
+        self._pass = self._open_pass()
+        if self._subject.edits:
+            self._edits = Application(self._subject, self._subject.edits, self._pass.answers)
+        if self._grad:
+            start_graph(self._subject, self._pass)
         _active.set((*_active.get(), self))
         return self
 
@@ -66,13 +75,30 @@ class Trace:
             if error is None:
                 self._refuse_late_edits_in_place()
         finally:
-            running, self._pass = self._pass, None
-            self._here = None
-            self._read.clear()
-            self._read_here.clear()
-            self._behind.clear()
+            self._close()
+        if not self._grad:
+            explain_missing_graph(error)
+
+    def _prepare(self) -> None:
+        self._subject.bring_weights()
+
+    def _open_pass(self) -> ForwardPass:
+        return ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
+
+    def _close(self) -> None:
+        """Abandons what has not run, and takes everything off the model."""
+        running, self._pass = self._pass, None
+        edits, self._edits = self._edits, None
+        self._here = None
+        self._read.clear()
+        self._read_here.clear()
+        self._behind.clear()
+        try:
             if running is not None:
                 running.close()
+        finally:
+            if edits is not None:
+                edits.remove()
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -92,12 +118,14 @@ class Trace:
         """
         if address.place in self._read:
             return self._read[address.place]
-        running = self._running()
-        if not self._waits_at(address):
-            self._refuse_if_passed(address, OrderError)
-            self._run_to(running, address)
-        assert running.stop is not None
-        value = carry_save(address.slot.read(running.stop.passing, self._subject.sizes))
+        stop = self._stop_at(address, OrderError)
+        value = address.slot.read(stop.passing, self._subject.sizes)
+        if self._keeps_own_copy(address, value):
+            value = own_in_graph(value) if self._grad else value.clone()
+            stop.passing = address.slot.write(stop.passing, value)
+            for place in self._read_here:
+                self._read.pop(place, None)
+        carry_save(value)
         self._read[address.place] = self._read_here[address.place] = value
         return value
 
@@ -109,19 +137,42 @@ class Trace:
             ReadOnlyError, ShapeError, DtypeError, DeviceError: the value cannot be replaced by `new`.
         """
         address.refuse_unless_writable()
-        running = self._running()
-        if not self._waits_at(address):
-            self._refuse_if_passed(address, LateEditError)
+        stop = self._stop_at(address, LateEditError)
         old = self.ask(address)
         if new is old:
             return
         address.check_replacement(old, new)
-        assert running.stop is not None
-        running.stop.passing = address.slot.write(running.stop.passing, new)
+        stop.passing = address.slot.write(stop.passing, new)
         for place in self._read_here:
-            del self._read[place]
+            self._read.pop(place, None)
         self._read_here.clear()
         self.ask(address)
+
+    def skip(self, entrance: Address, output: Any) -> None:
+        """Passes over a module, at its entrance: `output` is returned in its stead.
+
+        Raises:
+            LateEditError: the pass is already past the entrance.
+        """
+        self._stop_at(entrance, LateEditError)
+        self._running().skip(entrance.module, output)
+
+    def _stop_at(self, address: Address, error: type[OrderError]) -> Stop:
+        """Has the pass wait at an address."""
+        running = self._running()
+        if not self._waits_at(address):
+            self._refuse_if_passed(address, error)
+            self._run_to(running, address)
+        assert running.stop is not None
+        return running.stop
+
+    def _keeps_own_copy(self, address: Address, value: Any) -> bool:
+        """Whether what is handed out is a copy that flows on in the original's place.
+
+        With gradients it is, so that it is part of the graph, and so that an edit in place does not spoil what autograd kept
+        for the way back.
+        """
+        return self._grad and isinstance(value, Tensor) and value.is_floating_point() and not is_own(value)
 
     def _running(self) -> ForwardPass:
         if self._pass is None:
@@ -147,17 +198,22 @@ class Trace:
 
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
-        stop = running.run_to(address.module, address.moment, address.within)
-        if stop is None:
+        before = self._here
+        stop = running.run_to(address.module, address.moment, address.within, until=(self._root(), "exit"))
+        if stop is None or stop.event != (address.module, address.moment):
+            self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before
             raise OrderError(
                 f"the pass ended without reaching {address.describe()}. Either this call does not use it, or it ran "
-                f"before {self._here.describe() if self._here else 'the first value asked for'}."
+                f"before {before.describe() if before else 'the first value asked for'}."
             )
-        left = [(self._here.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if self._here else []
+        left = [(before.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if before else []
         self._here = address
         self._read_here = {}
         behind = [(handed.path, handed.tensor) for handed in self._behind] + left
         self._behind = [Handed(path, tensor, _version(tensor)) for path, tensor in behind]
+
+    def _root(self) -> nn.Module:
+        return self._subject.hf
 
     def _refuse_late_edits_in_place(self) -> None:
         """Raises where a tensor that the pass has left was edited since control came back to the body.

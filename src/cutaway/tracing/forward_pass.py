@@ -15,9 +15,11 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import greenlet
+import torch
 from torch import nn
 
 from cutaway.errors import NoTraceError
@@ -45,6 +47,7 @@ class ForwardPass:
     Attributes:
         stop: where the pass waits, or None before its start and after its end.
         result: what `call` returned, once `finished`.
+        context: the context variables of the pass's side.
     """
 
     def __init__(self, call: Callable[[], Any], *, grad: bool) -> None:
@@ -54,10 +57,12 @@ class ForwardPass:
         self._call: Callable[[], Any] | None = call
         self._greenlet: greenlet.greenlet | None = None
         self._state = torch_state()._replace(grad=grad)
-        self._context = contextvars.copy_context()
+        self._guard: torch.inference_mode | None = None
+        self.context = contextvars.copy_context()
         self._thread = threading.get_ident()
         self._attachments: list[Attachment] = []
         self._open: set[nn.Module] = set()
+        self._doors: dict[nn.Module, Door] = {}
 
     @property
     def started(self) -> bool:
@@ -73,20 +78,33 @@ class ForwardPass:
         self._attachments.append(attachment)
         return attachment
 
-    def run_to(self, module: nn.Module, moment: Moment, within: Iterable[nn.Module] = ()) -> Stop | None:
+    def run_to(
+        self, module: nn.Module, moment: Moment, within: Iterable[nn.Module] = (), until: Event | None = None
+    ) -> Stop | None:
         """Runs the pass on to a moment of a module and leaves it waiting there; None if it ended before.
 
-        `within` are the modules that hold it. Their outputs can be asked for while the pass waits inside them.
+        Args:
+            module, moment: where to stop.
+            within: the modules that hold it. Their outputs can be asked for while the pass waits inside them.
+            until: where to stop at the latest; the stop tells which of the two it was.
         """
-        event = (module, moment)
+        events = [(module, moment)] if until is None or until == (module, moment) else [(module, moment), until]
         self._keep_open(module, *within)
-        attachment = self.attach(module, moment, lambda passing: self._wait(event, passing))
+        if moment == "enter" and module not in self._doors:
+            self._doors[module] = Door(module, self.answers)
+            self._attachments.append(self._doors[module])
+        attachments = [self.attach(*event, partial(self._wait, event)) for event in events]
         try:
             self._resume()
         finally:
-            attachment.remove()
-            self._attachments.remove(attachment)
+            for attachment in attachments:
+                attachment.remove()
+                self._attachments.remove(attachment)
         return self.stop
+
+    def skip(self, module: nn.Module, output: Any) -> None:
+        """Has the call of `module` at whose entrance the pass waits return `output` without running."""
+        self._doors[module].output = output
 
     def run_to_end(self) -> Any:
         """Runs the pass on to its end, and returns its result."""
@@ -104,6 +122,7 @@ class ForwardPass:
                 attachment.remove()
             self._attachments.clear()
             self._open.clear()
+            self._doors.clear()
             self.stop = None
             self.result = None
             self._call = None
@@ -136,7 +155,7 @@ class ForwardPass:
             )
         if self._greenlet is None:
             self._greenlet = greenlet.greenlet(self._run)
-            self._greenlet.gr_context = self._context
+            self._greenlet.gr_context = self.context
         elif self._greenlet.dead:
             raise NoTraceError("this pass has ended, so nothing more can be asked of it. Open a new trace.")
         self.stop = None
@@ -152,11 +171,46 @@ class ForwardPass:
         running = self._greenlet
         assert running is not None
         running.parent = greenlet.getcurrent()
-        switch = Switch(torch_state(), self._state)
+        switch = Switch(self._state, self._guard)
         try:
             return enter(running)
         finally:
-            self._state = switch.back()
+            self._state, self._guard = switch.back(), switch.guard
+
+
+_RUN = object()
+
+
+class Door:
+    """A module's `forward` that can be told, at the module's entrance, to return an output instead of running.
+
+    torch has no hook for this and looks `forward` up before it calls the hooks at the entrance, so the door must be in
+    place before. It is an attribute of the one module, for the length of the pass, and stands open for other passes.
+    """
+
+    def __init__(self, module: nn.Module, answers: Callable[[], bool]) -> None:
+        self.output: Any = _RUN
+        self._module = module
+        self._before = module.__dict__.get("forward")
+        original = module.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if self.output is _RUN or not answers():
+                return original(*args, **kwargs)
+            output, self.output = self.output, _RUN
+            return output
+
+        self._forward = forward
+        module.forward = forward
+
+    def remove(self) -> None:
+        """Gives the module its own `forward` back."""
+        if self._module.__dict__.get("forward") is not self._forward:
+            return
+        if self._before is None:
+            del self._module.forward
+        else:
+            self._module.forward = self._before
 
 
 def _leave_as_it_is(_module: nn.Module, _args: Any, _output: Any) -> None:

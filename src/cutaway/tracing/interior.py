@@ -57,9 +57,7 @@ class AttentionInterior:
     _implementations: dict[str, int] = {}
 
     @classmethod
-    def tap(
-        cls, module: nn.Module, moment: Moment, callback: Callable[[Any], Any], answers: Callable[[], bool]
-    ) -> Tap:
+    def tap(cls, module: nn.Module, moment: Moment, callback: Callable[[Any], Any], answers: Callable[[], bool]) -> Tap:
         tap = Tap(module, moment, callback, answers)
         with cls._lock:
             cls._taps.setdefault(module, []).append(tap)

@@ -54,30 +54,43 @@ def torch_state() -> TorchState:
 class Switch:
     """Puts one state in the place of another; `back()` undoes it.
 
-    An inference-mode guard restores what it found, so the one entered here is kept and exited by `back()`.
+    torch sets the inference mode only by a guard, which restores what it found when it exits. So the guard that is entered
+    on the way there is exited on the way back, and the one that is entered on the way back, in `guard`, is to be given
+    to the next switch.
     """
 
-    __slots__ = ("_guard", "_new", "_old")
+    __slots__ = ("_inside", "_old", "guard")
 
-    def __init__(self, old: TorchState, new: TorchState) -> None:
-        self._old, self._new = old, new
-        self._guard: Any = None
-        if old == new:
-            return
-        if old.inference != new.inference:
-            self._guard = torch.inference_mode(new.inference)
-            self._guard.__enter__()
-        _apply(old, new)
+    def __init__(self, new: TorchState, guard: torch.inference_mode | None) -> None:
+        self.guard: torch.inference_mode | None = None
+        self._old = torch_state()
+        _exit(guard)
+        self._inside = _inference(new.inference)
+        if self._inside is not None or guard is not None or self._old != new:
+            _apply(self._old, new)
 
     def back(self) -> TorchState:
         """Restores the old state, and returns the one that was in force until now."""
         left = torch_state()
-        if self._guard is not None:
-            self._guard.__exit__(None, None, None)
-        elif left == self._old:
-            return left
-        _apply(left, self._old)
+        _exit(self._inside)
+        self.guard = _inference(self._old.inference)
+        if self._inside is not None or self.guard is not None or left != self._old:
+            _apply(left, self._old)
         return left
+
+
+def _inference(wanted: bool) -> torch.inference_mode | None:
+    """An entered guard that puts the inference mode in force; None where it is."""
+    if torch.is_inference_mode_enabled() == wanted:
+        return None
+    guard = torch.inference_mode(wanted)
+    guard.__enter__()
+    return guard
+
+
+def _exit(guard: torch.inference_mode | None) -> None:
+    if guard is not None:
+        guard.__exit__(None, None, None)
 
 
 def _apply(old: TorchState, new: TorchState) -> None:

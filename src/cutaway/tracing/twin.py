@@ -24,7 +24,16 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
     for module in twin.modules():
         for hooks in _HOOKS:
             getattr(module, hooks).clear()
+        _leave_offloading_behind(module)
     return twin
+
+
+def _leave_offloading_behind(module: nn.Module) -> None:
+    """Takes off what accelerate puts on a module to bring its weights when it is called."""
+    if "_hf_hook" in module.__dict__:
+        module.__dict__.pop("_hf_hook")
+        module.__dict__.pop("_old_forward", None)
+        module.__dict__.pop("forward", None)
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

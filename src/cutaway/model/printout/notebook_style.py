@@ -1,8 +1,8 @@
 """The style of printouts in a notebook.
 
 It takes its text and background from the page, so that it fits whatever the notebook's theme is, and only its accents
-differ between light and dark: by the reader's setting, and where JupyterLab, VS Code or Colab say what theme they have, by that.
-Everything stays readable where a notebook strips styles.
+differ between light and dark: by the reader's setting, and where JupyterLab, VS Code or Colab tell their theme, by
+that. Everything stays readable where a notebook strips styles.
 """
 
 from __future__ import annotations

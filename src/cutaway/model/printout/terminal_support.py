@@ -54,7 +54,7 @@ class SupportTable:
 
 
 _WIDE = 100
-"""The width from which there is room for axes in every row; below it, rows name their layout, and a legend gives its axes."""
+"""From this width on each row has room for axes; below it rows name their layout, and a legend gives its axes."""
 
 
 def _layouts(support: Support) -> Table:

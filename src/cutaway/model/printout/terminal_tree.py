@@ -1,25 +1,22 @@
 """A printout in a terminal and as plain text.
 
 Plain text is ASCII, so that it can be printed and kept anywhere; rich's has lines that lead from a module to what it
-holds. Both set the layouts in one column and stay within 80 columns for models whose names do. Colours are the terminal's
-own sixteen, and of these only one that reads well on dark and on light.
+holds. Both set the layouts in one column and stay within 80 columns for models whose names do. Colours are the
+terminal's own sixteen, and of these only one that reads well on dark and on light.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from cutaway.model.printout.tree import ModuleNode, Tree, ValueLine
 
-Kind = Literal["title", "load", "size", "guide", "name", "standard", "class", "value", "layout", "aside", "missing"]
-
-STYLES: dict[Kind, str] = {
+STYLES: dict[str, str] = {
     "title": "bold",
     "load": "",
     "size": "dim",
@@ -34,8 +31,8 @@ STYLES: dict[Kind, str] = {
 }
 """How each kind of word looks in a terminal."""
 
-Line = list[tuple[str, Kind]]
-"""A line's words, each with its kind."""
+Line = Sequence[tuple[str, str]]
+"""A line's words, each with its kind, a key of `STYLES`."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def _sizes(tree: Tree, width: int) -> Iterator[Line]:
     columns = 4 if width >= 100 else 2
     rows = -(-len(items) // columns)
     for row in range(rows):
-        line: Line = []
+        line: list[tuple[str, str]] = []
         for column in range(columns):
             cells = items[column * rows : (column + 1) * rows]
             if row < len(cells):
@@ -117,7 +114,7 @@ def _node(node: ModuleNode, guides: Guides, before: str, within: str, column: in
 
 
 def _module(node: ModuleNode) -> Line:
-    line: Line = []
+    line: list[tuple[str, str]] = []
     if node.standard:
         line = [("(", "class"), (node.standard, "standard"), (f"/{node.key}", "name"), ("): ", "class")]
     elif node.key:

@@ -1,7 +1,7 @@
 """What a printout shows, as data: the native modules, their standard names, and the values under their hosts.
 
-Modules in a list whose structure is equal are folded into one node. Structure is everything that tells two modules apart
-but their weights: classes, arguments, plain settings, the shapes of parameters, and which values a pass comes by.
+Modules in a list whose structure is equal are folded into one node. Structure is everything that tells two modules
+apart but their weights: classes, arguments, plain settings, shapes of parameters, and which values a pass comes by.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from torch import nn
@@ -107,7 +108,7 @@ def brief(reason: str) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """Numbers in short: `0-31`, `0, 2-5`, and where they are evenly spaced, `0, 2, ... 30`."""
-    steps = {b - a for a, b in zip(numbers, numbers[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(numbers)}
     if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
         return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}"
     runs: list[list[int]] = []

@@ -1,0 +1,189 @@
+"""Generation: a trace over the passes that `generate` makes, one step after the other.
+
+Values asked for before the first step belong to the first pass, which runs the prompt. `for step in run:` goes from
+pass to pass. `generate` is transformers' own, with everything that it takes, and runs to its end when the block is
+left, since its text is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import NoTraceError, OrderError
+from cutaway.model.address import Address
+from cutaway.model.gradients import is_own
+from cutaway.model.positions import positions_so_far, prompt_lengths
+from cutaway.model.subject import Subject
+from cutaway.model.trace import Trace
+from cutaway.sites.slots import Call
+from cutaway.tracing import ForwardPass
+from cutaway.vocabulary import ValuePath
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a generation.
+
+    Attributes:
+        index: 0 is the pass that runs the prompt.
+        positions: `[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1.
+        input_ids: `[batch seq]`, the tokens that the pass runs.
+    """
+
+    index: int
+    positions: Tensor
+    input_ids: Tensor
+
+
+class Generation(Trace):
+    """Use it by `with model.generate(prompt, max_new_tokens=…) as run:`.
+
+    Attributes:
+        output: after the block, the ids `[batch prompt+new]`, or what transformers' `generate` returned where
+            `return_dict_in_generate` was asked for.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        inputs: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        *,
+        one_text: bool,
+        grad: bool = False,
+    ) -> None:
+        super().__init__(subject, inputs, grad=grad)
+        self._prompt = inputs
+        self._arguments = arguments
+        self._one_text = one_text
+        self._step: Step | None = None
+        self._output: Any = None
+        self._done = False
+
+    def _open_pass(self) -> ForwardPass:
+        running = ForwardPass(
+            partial(self._subject.hf.generate, **self._prompt, **self._arguments),
+            grad=self._grad,
+        )
+        running.context.run(prompt_lengths.set, self._prompt["attention_mask"].flatten(1).ne(0).sum(dim=1))
+        return running
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            try:
+                self._refuse_late_edits_in_place()
+                self._leave_step()
+                self._output = self._running().run_to_end()
+                self._done = True
+            except BaseException as raised:
+                super().__exit__(type(raised), raised, raised.__traceback__)
+                raise
+        super().__exit__(kind, error, traceback)
+
+    def __iter__(self) -> Iterator[Step]:
+        """Goes from pass to pass; the first is that of the prompt, or the one where the run stands."""
+        more = self._step is not None or self._next_pass()
+        while more:
+            yield self.step
+            more = self._next_pass()
+
+    @property
+    def step(self) -> Step:
+        """The pass in which the run stands."""
+        self._begin()
+        assert self._step is not None
+        return self._step
+
+    @property
+    def output(self) -> Any:
+        """The ids of prompt and new tokens, `[batch seq]`, once the block is left."""
+        if not self._done:
+            raise NoTraceError("the output is there once the with-block is left: `generate` runs to its end then.")
+        return self._output
+
+    @property
+    def sequences(self) -> Tensor:
+        """The ids `[batch seq]`, whatever form `output` has."""
+        output = self.output
+        return output if isinstance(output, Tensor) else output.sequences
+
+    @property
+    def text(self) -> str | list[str]:
+        """Prompt and new tokens as text: one string for one prompt, a list for a batch; special tokens are left out."""
+        return self._decode(self.sequences)
+
+    @property
+    def new_text(self) -> str | list[str]:
+        """The new tokens as text."""
+        return self._decode(self.sequences[:, self._prompt["input_ids"].shape[1] :])
+
+    def _decode(self, ids: Tensor) -> str | list[str]:
+        tokenizer = self._subject.tokenizer
+        if tokenizer is None:
+            raise NoTraceError("this model has no tokenizer, so there is no text; the ids are in `output`.")
+        texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+        return texts[0] if self._one_text and len(texts) == 1 else texts
+
+    def ask(self, address: Address) -> Any:
+        self._begin()
+        return super().ask(address)
+
+    def edit(self, address: Address, new: Any) -> None:
+        self._begin()
+        super().edit(address, new)
+
+    def skip(self, entrance: Address, output: Any) -> None:
+        self._begin()
+        super().skip(entrance, output)
+
+    def _keeps_own_copy(self, address: Address, value: Any) -> bool:
+        # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later step.
+        return super()._keeps_own_copy(address, value) or (address.moment == "arguments" and not is_own(value))
+
+    def _begin(self) -> None:
+        if self._step is None and not self._next_pass():
+            raise OrderError("the generation ended before its first pass.")
+
+    def _next_pass(self) -> bool:
+        """Runs on to the start of the next pass; False if there is none."""
+        self._refuse_late_edits_in_place()
+        self._leave_step()
+        root = self._subject.address(ValuePath("input_ids", None))
+        stop = self._running().run_to(root.module, "enter")
+        if stop is None:
+            return False
+        call: Call = stop.passing
+        self._inputs = call.kwargs if call.kwargs else {"input_ids": call.args[0]}
+        tokens = self._inputs["input_ids"]
+        positions = positions_so_far(call)[:, -tokens.shape[1] :]
+        self._step = Step(0 if self._step is None else self._step.index + 1, positions, tokens)
+        self._here = root
+        return True
+
+    def _leave_step(self) -> None:
+        self._read.clear()
+        self._read_here.clear()
+        self._behind.clear()
+        self._here = None
+
+
+def pad_token(subject: Subject, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The pad token that transformers would choose, chosen beforehand so that it need not warn of it."""
+    config = getattr(subject.hf, "generation_config", None)
+    if "pad_token_id" in arguments or getattr(config, "pad_token_id", None) is not None:
+        return {}
+    end = arguments.get("eos_token_id", getattr(config, "eos_token_id", None))
+    if isinstance(end, (list, tuple)) and end:
+        end = end[0]
+    if isinstance(end, torch.Tensor):
+        end = int(end.flatten()[0])
+    return {"pad_token_id": end} if isinstance(end, int) else {}

@@ -1,0 +1,110 @@
+"""Positions: which tokens of a pass an edit is meant for.
+
+A position is a token's place in its row's whole sequence, padding not counted. It is the same with a cache, where a
+pass sees the newest token alone, without one, where it sees all, and for a model that runs its prompt again half-way. An
+edit given by position therefore means the same in all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.sites.slots import Call
+from cutaway.vocabulary import Value
+
+
+class NewToken(int):
+    """The place of a generated token, counted from the end of the row's prompt."""
+
+
+Positions = str | int | slice | range | Sequence[int] | None
+"""Which tokens: "all" or None, "prompt", "new" (those that were generated), a position, several, or a slice of them.
+
+A negative position counts from the end of the row's prompt.
+"""
+
+prompt_lengths: ContextVar[Tensor | None] = ContextVar("cutaway_prompt_lengths", default=None)
+"""In the passes of a generation, how many tokens each row's prompt has: `[batch]`."""
+
+
+def positions_so_far(call: Call) -> Tensor:
+    """The position of every token that a call's attention can see, those in its cache first: `[batch total]`.
+
+    Padding is -1. The call's own tokens are the last ones.
+    """
+    tokens = call.kwargs.get("input_ids", call.args[0] if call.args else None)
+    if tokens is None:
+        tokens = call.kwargs["inputs_embeds"]
+    batch, seq = tokens.shape[:2]
+    past = _cached(call)
+    mask = call.kwargs.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= past + seq:
+        mask = mask[:, : past + seq] != 0
+        return torch.where(mask, mask.long().cumsum(dim=1) - 1, -1)
+    return torch.arange(past + seq, device=tokens.device).expand(batch, -1)
+
+
+def _cached(call: Call) -> int:
+    for name in ("cache", "past_key_values"):
+        cache = call.kwargs.get(name)
+        if cache is not None:
+            return int(cache.get_seq_length())
+    return 0
+
+
+def selected(positions: Positions, where: Tensor, prompts: Tensor) -> Tensor:
+    """Which of the tokens at `where` (`[batch total]`) are meant, given the rows' prompt lengths (`[batch]`).
+
+    Raises:
+        InputError: `positions` is none of the forms.
+    """
+    real = where >= 0
+    ends = prompts.to(where.device)[:, None]
+    if positions is None or positions == "all":
+        return real
+    if positions == "prompt":
+        return real & (where < ends)
+    if positions == "new":
+        return real & (where >= ends)
+    if isinstance(positions, str):
+        raise InputError(f"positions are 'all', 'prompt', 'new', or numbers; it was given '{positions}'.")
+    if isinstance(positions, NewToken):
+        return real & (where == ends + positions)
+    if isinstance(positions, slice):
+        start = 0 if positions.start is None else positions.start
+        chosen = where >= _from_end(start, ends)
+        if positions.stop is not None:
+            chosen = chosen & (where < _from_end(positions.stop, ends))
+        if positions.step not in (None, 1):
+            chosen = chosen & ((where - _from_end(start, ends)) % positions.step == 0)
+        return real & chosen
+    numbers = [positions] if isinstance(positions, int) else list(positions)
+    chosen = torch.zeros_like(real)
+    for number in numbers:
+        chosen = chosen | (where == _from_end(int(number), ends))
+    return real & chosen
+
+
+def _from_end(number: int, ends: Tensor) -> Tensor:
+    return ends + number if number < 0 else torch.full_like(ends, number)
+
+
+def token_axis(value: Value) -> int | None:
+    """The axis of a value along which its tokens lie; None where it has none."""
+    for name in ("seq", "query"):
+        if name in value.layout.axes:
+            return value.layout.axes.index(name)
+    return None
+
+
+def put_at(old: Tensor, new: Tensor, axis: int, chosen: Tensor) -> Tensor:
+    """`new` at the chosen tokens and `old` at the others; a value may hold only the last tokens of `chosen`."""
+    chosen = chosen[:, -old.shape[axis] :].to(old.device)
+    shape: list[int] = [1] * old.ndim
+    shape[0], shape[axis] = chosen.shape
+    return torch.where(chosen.view(shape), new, old)

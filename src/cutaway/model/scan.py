@@ -1,0 +1,56 @@
+"""A trace on the meta device: shapes and dtypes, no weights, no compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from cutaway.model.address import Address
+from cutaway.model.subject import Subject
+from cutaway.model.survey import meta_inputs
+from cutaway.model.trace import Trace
+from cutaway.tracing import ForwardPass, meta_twin
+
+
+class Scan(Trace):
+    """Runs the model's twin on the meta device in the model's stead. Use it by `with model.scan(prompt):`."""
+
+    def __init__(self, subject: Subject, inputs: Mapping[str, Any]) -> None:
+        on_meta = {name: v.to("meta") if isinstance(v, Tensor) else v for name, v in inputs.items()}
+        super().__init__(subject, on_meta)
+        self._twin = meta_twin(subject.hf)
+        self._modules: dict[str, nn.Module] = dict(self._twin.named_modules())
+
+    def _prepare(self) -> None:
+        """Nothing is to be loaded."""
+
+    def _open_pass(self) -> ForwardPass:
+        batch, seq = self._inputs["input_ids"].shape
+        return ForwardPass(partial(self._twin, **{**self._inputs, **meta_inputs(batch, seq)}), grad=False)
+
+    def _root(self) -> nn.Module:
+        return self._twin
+
+    def ask(self, address: Address) -> Any:
+        if address.path == "attention_mask":
+            return self._inputs["attention_mask"]
+        return super().ask(self._on_twin(address))
+
+    def edit(self, address: Address, new: Any) -> None:
+        super().edit(self._on_twin(address), new)
+
+    def skip(self, entrance: Address, output: Any) -> None:
+        super().skip(self._on_twin(entrance), output)
+
+    def _on_twin(self, address: Address) -> Address:
+        module = self._modules[address.module_path]
+        if address.module is module:
+            return address
+        parts = address.module_path.split(".")
+        paths = [".".join(parts[:i]) for i in range(len(parts))]
+        within = tuple(self._modules[path] for path in paths if not isinstance(self._modules[path], nn.ModuleList))
+        return replace(address, module=module, within=within)
