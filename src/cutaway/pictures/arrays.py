@@ -119,7 +119,7 @@ def probabilities(array: Array, what: str) -> Array:
             f"{what} must be probabilities, from 0 to 1, and runs from {low:.4g} to {high:.4g}; "
             "scores and logits become probabilities by a softmax"
         )
-    return np.clip(array, 0, 1)
+    return array if low >= 0 and high <= 1 else np.clip(array, 0, 1)
 
 
 def one_each(items: Sequence[T], count: int, what: str, of: str) -> list[T]:

@@ -10,7 +10,7 @@
   const $ = (id) => document.getElementById(id);
   const root = document.documentElement;
   const form = $("controls");
-  const spans = [...$("tokens").children];
+  const spans = [...$("tokens").querySelectorAll("[role=option]")];
   const thumbnails = [...document.querySelectorAll(".head canvas")];
   const canvas = $("pattern");
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
@@ -428,5 +428,8 @@
     });
   });
 
+  for (const box of document.querySelectorAll(".layers, .heads")) {
+    box.scrollTop = box.querySelector("input:checked").parentElement.offsetTop - box.clientHeight / 2;
+  }
   recolour();
 })();
