@@ -324,12 +324,20 @@ def test_folders_that_are_no_checkpoints(folder, tmp_path):
 def test_built_in_names(folder, tmp_path, monkeypatch):
     data = tmp_path / "data"
     shutil.copytree(folder, data / "tiny")
-    (data / "maker" / "bare").mkdir(parents=True)
-    shutil.copy(folder / "config.json", data / "maker" / "bare")
+    (data / "bare").mkdir()
+    shutil.copy(folder / "config.json", data / "bare")
     monkeypatch.setattr(checkpoint, "BUILT_IN", data)
     assert Phi.from_pretrained("tiny")([[1]]).logits.shape == (1, 1, 61)
-    assert Phi.from_config("maker/bare", 0)([[1]]).logits.shape == (1, 1, 61)
-    with pytest.raises(NoWeightsError, match="maker/bare"):
-        Phi.from_pretrained("maker/bare")
-    with pytest.raises(LoadError, match="maker/bare, tiny"):
-        Phi.from_pretrained("tin")
+    for name in ("bare", "microsoft/bare"):
+        assert Phi.from_config(name, 0)([[1]]).logits.shape == (1, 1, 61)
+        with pytest.raises(NoWeightsError, match="'bare'"):
+            Phi.from_pretrained(name)
+    for name in ("tin", "another/tiny", "microsoft"):
+        with pytest.raises(LoadError, match="bare, tiny"):
+            Phi.from_pretrained(name)
+
+
+@pytest.mark.parametrize(("name", "rotary_dim", "layers"), [("phi-1", 32, 24), ("phi-1_5", 32, 24), ("phi-2", 32, 32)])
+def test_the_published_configs(name, rotary_dim, layers):
+    config = checkpoint.read_config(checkpoint.find_folder(f"microsoft/{name}"))
+    assert (config.rotary_dim, config.num_layers) == (rotary_dim, layers)

@@ -19,6 +19,9 @@ from cutaway.reference.weights import Weights
 BUILT_IN = Path(__file__).parents[1] / "data"
 """The folder of the built-in checkpoints and configs, one folder each."""
 
+_MAKER = "microsoft"
+"""What the published checkpoints' names begin with: `microsoft/phi-2` is the built-in `phi-2`."""
+
 _MOST = 8
 """Names listed in one message."""
 
@@ -40,7 +43,8 @@ def find_folder(name: str | Path) -> Path:
     folder = Path(name)
     if folder.is_dir():
         return folder
-    built_in = BUILT_IN / folder
+    own_name = Path(*folder.parts[1:]) if folder.parts[:1] == (_MAKER,) else folder
+    built_in = BUILT_IN / own_name
     if not folder.is_absolute() and ".." not in folder.parts and (built_in / "config.json").is_file():
         return built_in
     if folder.exists():
