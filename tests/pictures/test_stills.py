@@ -96,6 +96,7 @@ def test_a_notebook_is_shown_one_thing(causal, prompt):
     page = pictures.attention_viewer(causal(1, 1, 11, 11), prompt)
     assert not hasattr(still, "_repr_html_")
     assert not hasattr(still, "_repr_svg_")
+    assert still._repr_png_().startswith(b"\x89PNG")
     assert not hasattr(page, "_repr_png_")
     assert page._repr_html_().startswith("<iframe")
     assert "<script" not in page._repr_html_()
