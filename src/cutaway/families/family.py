@@ -64,8 +64,8 @@ class Family:
             if value in (None, False, {}, []) or key in common or key in self.settings:
                 continue
             raise UnsupportedModelError(
-                f"the config sets `{key}` to {value!r}, which the family file of {self.name} has not considered; it may "
-                "change what a value means. If it does not, add it to the family's `settings`."
+                f"the config sets `{key}` to {value!r}, which the family file of {self.name} has not considered; it "
+                "may change what a value means. If it does not, add it to the family's `settings`."
             )
 
 

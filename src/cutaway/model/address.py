@@ -42,6 +42,7 @@ class Address:
         return f"`{self.path}` ({self.module_path or 'the model'}, {MOMENTS[self.moment]})"
 
     def refuse_unless_writable(self) -> None:
+        """Raises a `ReadOnlyError` for a value that can be read only."""
         if self.value is not None and self.value.read_only:
             raise ReadOnlyError(f"`{self.path}` can be read and not edited: it is derived from other values.")
 
@@ -67,7 +68,8 @@ class Address:
             )
         if new.device != old.device:
             raise DeviceError(
-                f"`{self.path}` is on {old.device}; it was given a tensor on {new.device}. Move it: `.to('{old.device}')`."
+                f"`{self.path}` is on {old.device}; it was given a tensor on {new.device}. "
+                f"Move it: `.to('{old.device}')`."
             )
 
 

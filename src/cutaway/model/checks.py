@@ -1,7 +1,7 @@
 """`check()`: does this model, under this load, keep what the vocabulary promises?
 
-Four passes of a few tokens: one that reads every value, one that is traced and one that is plain, which must agree bit for
-bit, and one in which each row of a batch has another value edited, so that one pass shows for all of them that an
+Four passes of a few tokens: one that reads every value, one that is traced and one that is plain, which must agree bit
+for bit, and one in which each row of a batch has another value edited, so that one pass shows for all of them that an
 edit reaches the logits. A model without weights has its shapes checked on the meta device.
 """
 

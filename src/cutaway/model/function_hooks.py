@@ -133,8 +133,9 @@ class FunctionHooks:
         applied.remove()
         if error is None and self._must_be_called and applied.calls and applied.silent:
             raise CutawayError(
-                f"the model ran, and the function given for {', '.join(sorted(applied.silent))} was never called. Either "
-                "every pass was left before it, because nothing further was asked, or the model does not come by there."
+                f"the model ran, and the function given for {', '.join(sorted(applied.silent))} was never called. "
+                "Either every pass was left before it, because nothing further was asked, or the model does not come "
+                "by there."
             )
 
 

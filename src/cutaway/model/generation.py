@@ -68,10 +68,8 @@ class Generation(Trace):
         self._done = False
 
     def _open_pass(self) -> ForwardPass:
-        running = ForwardPass(
-            partial(self._subject.hf.generate, **self._prompt, **self._arguments),
-            grad=self._grad,
-        )
+        generate: Any = self._subject.hf.generate
+        running = ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
         running.context.run(prompt_lengths.set, self._prompt["attention_mask"].flatten(1).ne(0).sum(dim=1))
         return running
 
@@ -134,19 +132,23 @@ class Generation(Trace):
         return texts[0] if self._one_text and len(texts) == 1 else texts
 
     def ask(self, address: Address) -> Any:
+        """The value at an address, in the pass where the run stands."""
         self._begin()
         return super().ask(address)
 
     def edit(self, address: Address, new: Any) -> None:
+        """Puts `new` in the place of a value, in the pass where the run stands."""
         self._begin()
         super().edit(address, new)
 
     def skip(self, entrance: Address, output: Any) -> None:
+        """Passes over a module, in the pass where the run stands."""
         self._begin()
         super().skip(entrance, output)
 
     def _keeps_own_copy(self, address: Address, value: Any) -> bool:
-        # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later step.
+        # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later
+        # step.
         return super()._keeps_own_copy(address, value) or (address.moment == "arguments" and not is_own(value))
 
     def _begin(self) -> None:

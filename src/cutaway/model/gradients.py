@@ -1,8 +1,8 @@
 """Gradients in a trace: ordinary autograd, with every value that is handed out part of the graph.
 
-A value as the pass has it may be a view that nothing downstream reads, a leaf that must not be edited in place, or a tensor that
-autograd keeps for the way back. With gradients asked for, what is handed out is therefore a copy that flows on in the
-original's place, and keeps its `.grad`.
+A value as the pass has it may be a view that nothing downstream reads, a leaf that must not be edited in place, or a
+tensor that autograd keeps for the way back. With gradients asked for, what is handed out is therefore a copy that
+flows on in the original's place, and keeps its `.grad`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Hosts: a model, its layers, their attention and MLP, and any other module, as things whose values can be asked for.
 
-A host is a light view: a subject and a place in it. `host.name` gives, in this order, a value of the vocabulary or of every
-module (`input`, `inputs`, `output`), a module under its standard name, or whatever the module itself has under that
-name (its parameters, its submodules, its attributes). `host.name = new` edits a value and does nothing else.
+A host is a light view: a subject and a place in it. `host.name` gives, in this order, a value of the vocabulary or of
+every module (`input`, `inputs`, `output`), a module under its standard name, or whatever the module itself has under
+that name (its parameters, its submodules, its attributes). `host.name = new` edits a value and does nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import NoTraceError, UnknownValueError
+from cutaway.errors import NoTraceError, ReadOnlyError, UnknownValueError
 from cutaway.model.address import Address
 from cutaway.model.derived import derive
 from cutaway.model.subject import NATIVE_NAMES, Subject
@@ -58,7 +58,7 @@ class ModuleHost:
         return self.module(*args, **kwargs)
 
     def skip(self, output: Any = None) -> None:
-        """Passes over the module in the trace under way: it does not run, and `output` stands in the place of its result.
+        """Passes over the module in the trace under way: it does not run, and `output` is its result.
 
         Args:
             output: a tensor of the shape of the module's result; by default the module's first argument. Where the
@@ -173,8 +173,8 @@ class ValueHost(ModuleHost):
     def _unknown(self, name: str) -> Exception:
         if name in MODULES and MODULES[name].host == self._host:
             return UnknownValueError(
-                f"`{self._path or 'the model'}` has no module `{name}`: {self._subject.family.name} has no module of its own for "
-                f"{MODULES[name].meaning}."
+                f"`{self._path or 'the model'}` has no module `{name}`: {self._subject.family.name} has no module of "
+                f"its own for {MODULES[name].meaning}."
             )
         return self._subject.unknown(self._host, self._layer, name)
 
@@ -206,8 +206,7 @@ class LayersHost(ModuleHost):
 
 
 def refuse_derived(path: ValuePath) -> None:
-    from cutaway.errors import ReadOnlyError
-
+    """Raises a `ReadOnlyError`: a derived value cannot be edited."""
     raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from other values.")
 
 

@@ -1,9 +1,9 @@
 """What a model is called with, from whatever a prompt is given as.
 
-A prompt is a string, several strings, ids, several rows of ids, a tensor of either rank, or a tokenizer's output with its
-mask. Rows of different lengths are padded on the left, so that every row's last token stands at the end. What the tokenizer
-adds is what transformers' tokenizer adds, and nothing else. The caller's tensors are copied: an edit of `input_ids` in a
-trace leaves them alone.
+A prompt is a string, several strings, ids, several rows of ids, a tensor of either rank, or a tokenizer's output with
+its mask. Rows of different lengths are padded on the left, so that every row's last token stands at the end. What the
+tokenizer adds is what transformers' tokenizer adds, and nothing else. The caller's tensors are copied: an edit of
+`input_ids` in a trace leaves them alone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor
         prompt = [prompt]
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
         raise InputError(
-            f"a prompt is a string, strings, ids, rows of ids, a tensor, or a tokenizer's output; it was given a {type(prompt).__name__}."
+            "a prompt is a string, strings, ids, rows of ids, a tensor, or a tokenizer's output; it was given a "
+            f"{type(prompt).__name__}."
         )
     items = list(prompt)
     if not items:

@@ -16,7 +16,8 @@ def project_on_vocab(subject: Subject, stream: Tensor) -> Tensor:
     """
     if stream.shape[-1] != subject.sizes["hidden_size"]:
         raise ShapeError(
-            f"a stream's last axis is hidden_size, {subject.sizes['hidden_size']} here; it was given {list(stream.shape)}."
+            f"a stream's last axis is hidden_size, {subject.sizes['hidden_size']} here; it was given "
+            f"{list(stream.shape)}."
         )
     subject.bring_weights()
     norm = subject.modules[subject.module_path("model", None, "norm")]

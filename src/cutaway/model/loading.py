@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -69,7 +69,7 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
         return Opened(source, tokenizer, source.config._name_or_path or type(source).__name__)
     if isinstance(source, PretrainedConfig):
         return _from_config(source, tokenizer, dispatch, options)
-    if not isinstance(source, (str, Path)):
+    if not isinstance(source, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]  # what users give is not typed
         raise LoadError(
             "a model is named by a hub id, a folder, a built-in name, a transformers model or a config; it was given a "
             f"{type(source).__name__}."
@@ -86,7 +86,7 @@ def _from_config(config: PretrainedConfig, tokenizer: Any, dispatch: bool, optio
 
     if dispatch:
         hf = build()
-        return Opened(hf.to(options.device) if options.device else hf, tokenizer, name)
+        return Opened(_on_device(hf, options), tokenizer, name)
     with torch.device("meta"):
         return Opened(build(), tokenizer, name, build)
 
@@ -189,7 +189,7 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
         arguments["use_safetensors"] = True
     try:
         with _quiet(place == str(data_folder(BUILT_IN))):
-            hf, report = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 place,
                 config=config,
                 trust_remote_code=options.trust_remote_code,
@@ -201,11 +201,16 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
         raise LoadError(f"the weights of {name} are damaged: {_first_line(error)}") from error
     except (OSError, ValueError, RuntimeError) as error:
         raise LoadError(f"the weights of {name} cannot be loaded: {_first_line(error)}") from error
+    hf, report = loaded
     missing, surplus = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
     if missing:
         raise LoadError(f"the weights of {name} lack {_some(missing)}; transformers would fill them at random.")
     if surplus:
         raise LoadError(f"the weights of {name} hold {_some(surplus)}, which {type(hf).__name__} has no place for.")
+    return _on_device(hf, options)
+
+
+def _on_device(hf: Any, options: Options) -> PreTrainedModel:
     return hf.to(options.device) if options.device else hf
 
 
@@ -216,8 +221,8 @@ def _refuse_pickle(name: str, place: str, options: Options) -> None:
     if not any(folder.glob("*.safetensors")) and "gguf_file" not in options.extra:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
             raise LoadError(
-                f"the weights of {name} are in pickle format, and loading them can run code that they carry. Convert them to "
-                "safetensors, or, if you trust them, pass allow_pickle=True."
+                f"the weights of {name} are in pickle format, and loading them can run code that they carry. Convert "
+                "them to safetensors, or, if you trust them, pass allow_pickle=True."
             )
         raise LoadError(f"{name} holds no weights: no *.safetensors beside config.json.")
 
@@ -236,7 +241,7 @@ def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
 
 
 @contextlib.contextmanager
-def _quiet(quiet: bool) -> Iterator[None]:
+def _quiet(quiet: bool) -> Generator[None]:
     """Leaves out transformers' progress bar, for a model that is there at once."""
     shown = transformers_logging.is_progress_bar_enabled()
     if quiet and shown:

@@ -1,8 +1,8 @@
 """Positions: which tokens of a pass an edit is meant for.
 
 A position is a token's place in its row's whole sequence, padding not counted. It is the same with a cache, where a
-pass sees the newest token alone, without one, where it sees all, and for a model that runs its prompt again half-way. An
-edit given by position therefore means the same in all three.
+pass sees the newest token alone, without one, where it sees all, and for a model that runs its prompt again half-way.
+An edit given by position therefore means the same in all three.
 """
 
 from __future__ import annotations

@@ -36,14 +36,17 @@ class Scan(Trace):
         return self._twin
 
     def ask(self, address: Address) -> Any:
+        """The value's shape and dtype: a tensor on the meta device."""
         if address.path == "attention_mask":
             return self._inputs["attention_mask"]
         return super().ask(self._on_twin(address))
 
     def edit(self, address: Address, new: Any) -> None:
+        """Puts a tensor on the meta device in a value's place."""
         super().edit(self._on_twin(address), new)
 
     def skip(self, entrance: Address, output: Any) -> None:
+        """Passes over a module."""
         super().skip(self._on_twin(entrance), output)
 
     def _on_twin(self, address: Address) -> Address:

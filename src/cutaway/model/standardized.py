@@ -17,7 +17,7 @@ from cutaway.model.address import Address
 from cutaway.model.checks import CheckReport, check
 from cutaway.model.function_hooks import FunctionEdit, FunctionHooks, ValueFunction, adds
 from cutaway.model.generation import Generation, pad_token
-from cutaway.model.hosts import ValueHost
+from cutaway.model.hosts import ValueHost, refuse_derived
 from cutaway.model.inputs import Prompt, prepare_inputs
 from cutaway.model.loading import Options, Source, open_model
 from cutaway.model.positions import NewToken, Positions
@@ -42,8 +42,8 @@ class StandardizedTransformer(ValueHost):
     The transformers model itself is `model.hf`; it is not changed, and nothing stays attached to it.
 
     Args:
-        source: a hub id, a local folder, the built-in `"phi-mini"`, a loaded `PreTrainedModel`, or a config (whose weights are
-            then random).
+        source: a hub id, a local folder, the built-in `"phi-mini"`, a loaded `PreTrainedModel`, or a config (its
+            weights are then random).
         tokenizer: a transformers tokenizer; by default the checkpoint's own, and none for a loaded model or a config.
         dtype: as in transformers; without it a checkpoint keeps its own.
         device: where to put the model.
@@ -81,7 +81,7 @@ class StandardizedTransformer(ValueHost):
         super().__init__(subject, "model")
         if opened.hf.training:
             warnings.warn(
-                f"{opened.name} is in training mode, so dropout may make two passes differ. Call model.hf.eval() first.",
+                f"{opened.name} is in training mode, so dropout may make two passes differ. Call its eval() first.",
                 stacklevel=2,
             )
         if check and subject.has_weights:
@@ -206,8 +206,8 @@ class StandardizedTransformer(ValueHost):
 
         Args:
             prompt: as in `trace`.
-            *names: paths, patterns with `*`, bare names of values, functions of a path, or lists of these, in any order; without
-                any, every value.
+            *names: paths, patterns with `*`, bare names of values, functions of a path, or lists of these, in any
+                order; without any, every value.
             attention_mask: as in `trace`.
             **forward: given to the model's `forward` as it is.
 
@@ -230,11 +230,12 @@ class StandardizedTransformer(ValueHost):
         ...     model.read("def add(a, b):", "next_token_probs")
 
         Args:
-            functions: by path, pattern or bare name, a function that is given the value, and edits it in place or returns
-                what is to stand in its place; None leaves it. `layers.0.mlp.fc1.output` and the like serve too.
-            positions: the tokens at which the functions count, by their place in the whole sequence, which is the same with and
-                without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative number counts
-                from the end of the row's prompt. By default all. The function is given the whole value all the same.
+            functions: by path, pattern or bare name, a function that is given the value, and edits it in place or
+                returns what is to stand in its place; None leaves it. `layers.0.mlp.fc1.output` and the like serve too.
+            positions: the tokens at which the functions count, by their place in the whole sequence, which is the same
+                with and without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative
+                number counts from the end of the row's prompt. By default all. The function is given the whole value
+                all the same.
             step: the step of a generation whose new tokens alone count; 0 is the prompt.
 
         Raises:
@@ -273,7 +274,8 @@ class StandardizedTransformer(ValueHost):
 
         Args:
             layers: a layer's number, or several; negative ones count from the end.
-            vector: `[hidden_size]`, or `[batch seq hidden_size]`-like; it is added in the stream's own dtype and device.
+            vector: `[hidden_size]`, or what can be added to `[batch seq hidden_size]`; it is taken to the stream's
+                dtype and device.
             factor: what it is multiplied by.
             positions: as in `hooks`.
 
@@ -282,7 +284,8 @@ class StandardizedTransformer(ValueHost):
         """
         if vector.shape[-1:] != (self.sizes["hidden_size"],):
             raise ShapeError(
-                f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given {list(vector.shape)}."
+                f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given "
+                f"{list(vector.shape)}."
             )
         numbers = [layers] if isinstance(layers, int) else list(layers)
         paths = {f"layers.{range(self.sizes['num_layers'])[layer]}.layer_output" for layer in numbers}
@@ -358,14 +361,10 @@ class StandardizedTransformer(ValueHost):
 
     def _addresses(self, name: str) -> list[Address]:
         """The addresses a name picks, for editing: values of the vocabulary, or a module's own input and output."""
-        if not isinstance(name, str):
-            raise InputError(f"functions are given by path; it was given a {type(name).__name__}.")
         head, _, last = name.rpartition(".")
         if last in NATIVE_NAMES:
             return [self._module_at(head)._native(last)]
         paths = self._select([name])
-        from cutaway.model.hosts import refuse_derived
-
         for path in paths:
             if path.value.derived:
                 refuse_derived(path)

@@ -64,6 +64,7 @@ class Subject:
 
     @property
     def has_weights(self) -> bool:
+        """Whether the model can run."""
         spread = getattr(self.hf, "hf_device_map", None) is not None  # offloaded weights look like missing ones
         return self._load_weights is None and (spread or not next(self.hf.parameters()).is_meta)
 

@@ -13,6 +13,7 @@ import torch
 
 from cutaway.model.derived import SOURCES
 from cutaway.model.subject import Subject
+from cutaway.sites import MOMENTS
 from cutaway.vocabulary import VALUES, Value, ValuePath
 
 
@@ -116,10 +117,10 @@ def _row(subject: Subject, value: Value) -> SupportRow:
 def _where(subject: Subject, value: Value) -> str:
     """The place in the family's own names: `dense`'s input, where the site says `o_proj`."""
     site = subject.family.values[value.name]
-    if site.moment not in ("enter", "exit"):
+    if site.moment not in ("stream", "enter", "exit"):
         return site.describe() if site.moment == "pattern" else f"the {site.describe()}"
     own = subject.module_path(value.host, 0, site.module).rpartition(".")[2] if site.module else _OWN[value.host]
-    return f"{own}'s input" if site.moment == "enter" else f"{own}'s output"
+    return f"{own}'s {MOMENTS[site.moment]}"
 
 
 _OWN = {"model": "the model", "layer": "the layer", "attention": "the attention", "mlp": "the MLP"}
@@ -136,9 +137,8 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
         if subject.hf.dtype in (torch.float16, torch.bfloat16):
             note += ", in float32"
         notes.append(note)
-    if site is not None and site.moment in ("softmax", "pattern") and implementation == "eager":
-        if subject.hf.dtype == torch.float16:
-            notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
+    elif site is not None and site.moment in ("softmax", "pattern") and subject.hf.dtype == torch.float16:
+        notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
     return "; ".join(notes)
 
 

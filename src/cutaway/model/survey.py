@@ -1,7 +1,7 @@
 """The survey: one pass of the model's twin on the meta device, noting what it comes by.
 
-It answers, for this model under this load and not from a hand-kept list, which values exist, with which shape, and in which
-order a pass reaches them. It needs no weights and no compute, so it is the same for a checkpoint of 2.7 billion
+It answers, for this model under this load and not from a hand-kept list, which values exist, with which shape, and in
+which order a pass reaches them. It needs no weights and no compute, so it is the same for a checkpoint of 2.7 billion
 parameters that was never downloaded.
 """
 
@@ -54,9 +54,11 @@ def survey(hf: PreTrainedModel, family: Family, sizes: Mapping[str, int]) -> Sur
 
     layers = family.modules["model"]["layers"]
     attentions = {f"{layers}.{i}.{family.modules['layer']['self_attn']}" for i in range(sizes["num_layers"])}
+    streams = {site.module for site in family.values.values() if site.moment == "stream"}
+    beside = {f"{layers}.{i}.{family.modules['layer'][name]}" for i in range(sizes["num_layers"]) for name in streams}
     attachments = []
     for path, module in twin.named_modules():
-        moments: tuple[Moment, ...] = ("enter", "exit")
+        moments: tuple[Moment, ...] = ("stream", "enter", "exit") if path in beside else ("enter", "exit")
         if path in attentions and uses_interface(type(module)):
             moments = ("enter", *_INSIDE, "exit")
         attachments += [attach(module, moment, note(path, moment), _always) for moment in moments]

@@ -1,12 +1,12 @@
 """A trace: the with-block in which a model's values can be asked for and edited.
 
-Asking for a value runs the pass up to it. The trace knows where the pass waits, what was read before, and by the model's survey
-which values are already behind; it refuses what could have no effect.
+Asking for a value runs the pass up to it. The trace knows where the pass waits, what was read before, and by the
+model's survey which values are already behind; it refuses what could have no effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
@@ -169,8 +169,8 @@ class Trace:
     def _keeps_own_copy(self, address: Address, value: Any) -> bool:
         """Whether what is handed out is a copy that flows on in the original's place.
 
-        With gradients it is, so that it is part of the graph, and so that an edit in place does not spoil what autograd kept
-        for the way back.
+        With gradients it is, so that it is part of the graph, and so that an edit in place does not spoil what
+        autograd kept for the way back.
         """
         return self._grad and isinstance(value, Tensor) and value.is_floating_point() and not is_own(value)
 
@@ -218,8 +218,8 @@ class Trace:
     def _refuse_late_edits_in_place(self) -> None:
         """Raises where a tensor that the pass has left was edited since control came back to the body.
 
-        A tensor may pass in two places, as a block's output and the next one's input; edited at the later one while the pass
-        waits there, it is in time.
+        A tensor may pass in two places, as a block's output and the next one's input; edited at the later one while
+        the pass waits there, it is in time.
         """
         stop = self._pass.stop if self._pass is not None else None
         for path, tensor, version in self._behind:

@@ -15,6 +15,7 @@ from cutaway.sites.sites import (
     output_of,
     pattern,
     softmax_input,
+    stream_at,
 )
 from cutaway.sites.slots import Slot
 
@@ -29,4 +30,5 @@ __all__ = [
     "output_of",
     "pattern",
     "softmax_input",
+    "stream_at",
 ]

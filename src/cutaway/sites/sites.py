@@ -1,7 +1,8 @@
 """The kinds of site. A family file is written in these words.
 
 1. a module's output and 2. a module's input, by torch's forward hooks; 3. the arguments and the result of the
-attention function; 4. the softmax inside it, and the pattern that comes of it.
+attention function; 4. the softmax inside it, and the pattern that comes of it. A stream that enters a module and also
+passes by it is a moment of its own, since an edit must reach both ways.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Literal
 
 from cutaway.sites.slots import Slot
 
-Moment = Literal["enter", "arguments", "softmax", "pattern", "result", "exit"]
-"""A moment in a module's call. The middle four are moments of an attention module alone."""
+Moment = Literal["stream", "enter", "arguments", "softmax", "pattern", "result", "exit"]
+"""A moment in a module's call. The four between entrance and exit are moments of an attention module alone."""
 
 MOMENTS: dict[Moment, str] = {
+    "stream": "input, with the stream that passes by",
     "enter": "input",
     "arguments": "attention function's arguments",
     "softmax": "softmax's input inside the attention function",
@@ -35,7 +37,7 @@ class Site:
 
     def describe(self) -> str:
         """Where the value is read, in words: "`mlp`'s output"."""
-        if self.moment in ("enter", "exit"):
+        if self.moment in ("stream", "enter", "exit"):
             owner = f"`{self.module}`'s" if self.module else "its host's own"
             return f"{owner} {MOMENTS[self.moment]}"
         return MOMENTS[self.moment]
@@ -49,6 +51,11 @@ def output_of(module: str = "", *, key: str | int = 0, split: tuple[str, ...] = 
 def input_of(module: str = "", *, argument: str = "hidden_states", split: tuple[str, ...] = ()) -> Site:
     """A module's input: the argument of this name, or the first one where it was passed by position."""
     return Site(module, "enter", Slot(argument, split))
+
+
+def stream_at(module: str) -> Site:
+    """The stream as it enters a module, a norm say, and passes by it: an edit reaches both ways."""
+    return Site(module, "stream", Slot("input"))
 
 
 def attention_argument(name: Literal["query", "key", "value"]) -> Site:

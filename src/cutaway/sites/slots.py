@@ -73,9 +73,11 @@ class Whole:
     """Everything that passes: a module's output as it stands, or its arguments as `(args, kwargs)`."""
 
     def read(self, passing: Any, sizes: Mapping[str, int]) -> Any:
+        """What passes."""
         return passing
 
     def write(self, passing: Any, new: Any) -> Any:
+        """What passes on."""
         return Call(tuple(new[0]), dict(new[1])) if isinstance(passing, Call) else new
 
 
@@ -84,9 +86,11 @@ class FirstArgument:
     """A module's first argument, by position or, where there is none by position, by name."""
 
     def read(self, passing: Call, sizes: Mapping[str, int]) -> Any:
+        """The argument."""
         return passing.args[0] if passing.args else next(iter(passing.kwargs.values()), None)
 
     def write(self, passing: Call, new: Any) -> Call:
+        """The call with another argument in its place."""
         if passing.args:
             return Call((new, *passing.args[1:]), passing.kwargs)
         first = next(iter(passing.kwargs))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from cutaway.sites import Moment
-from cutaway.sites.slots import Call
+from cutaway.sites.slots import Call, FirstArgument
 from cutaway.tracing.interior import AttentionInterior
 
 Callback = Callable[[Any], Any]
@@ -44,4 +44,31 @@ def attach(module: nn.Module, moment: Moment, callback: Callback, answers: Answe
             return callback(Call(args, kwargs)) if answers() else None
 
         return module.register_forward_pre_hook(on_enter, with_kwargs=True)
+    if moment == "stream":
+
+        def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return _edit_both_ways(Call(args, kwargs), callback) if answers() else None
+
+        return module.register_forward_pre_hook(on_stream, with_kwargs=True)
     return AttentionInterior.tap(module, moment, callback, answers)
+
+
+_FIRST = FirstArgument()
+
+
+def _edit_both_ways(call: Call, callback: Callback) -> Call | None:
+    """Serves a stream that enters a module and passes by it.
+
+    The caller holds the tensor that passes by, so an edit is written into it. The callback is given a copy: what it keeps is its
+    own, and autograd may save it.
+    """
+    stream: Tensor = _FIRST.read(call, {})
+    given = stream.clone()
+    offered = _FIRST.write(call, given)
+    changed = callback(offered)
+    passing = offered if changed is None else changed
+    new: Tensor = _FIRST.read(passing, {})
+    if new is given and not given.is_inference() and given._version == 0:
+        return None
+    stream.copy_(new)
+    return passing

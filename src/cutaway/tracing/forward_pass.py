@@ -1,9 +1,9 @@
 """A forward pass that can be stopped at any moment of any module, and resumed.
 
-The pass runs in a greenlet: a second stack in the same thread. When its callback at a moment is reached, it switches back to
-the body of the user's with-block, which is ordinary Python run where it stands, and waits there. The body switches
-back when it asks for something further on. Whatever passes at the moment is kept in a `Stop`, where the body may
-exchange it.
+The pass runs in a greenlet: a second stack in the same thread. When its callback at a moment is reached, it switches
+back to the body of the user's with-block, which is ordinary Python run where it stands, and waits there. The body
+switches back when it asks for something further on. Whatever passes at the moment is kept in a `Stop`, where the body
+may exchange it.
 
 Each side keeps its own torch settings and context variables. Callbacks answer only to their own pass, which is
 told by the greenlet that runs: traces nest, threads trace one model at once, and a plain call of the model inside
@@ -66,6 +66,7 @@ class ForwardPass:
 
     @property
     def started(self) -> bool:
+        """Whether anything has run."""
         return self._greenlet is not None
 
     def answers(self) -> bool:
@@ -88,7 +89,9 @@ class ForwardPass:
             within: the modules that hold it. Their outputs can be asked for while the pass waits inside them.
             until: where to stop at the latest; the stop tells which of the two it was.
         """
-        events = [(module, moment)] if until is None or until == (module, moment) else [(module, moment), until]
+        events: list[Event] = [(module, moment)]
+        if until is not None and until != (module, moment):
+            events.append(until)
         self._keep_open(module, *within)
         if moment == "enter" and module not in self._doors:
             self._doors[module] = Door(module, self.answers)
@@ -131,8 +134,8 @@ class ForwardPass:
     def _keep_open(self, *modules: nn.Module) -> None:
         """Makes torch look for hooks when these modules exit.
 
-        torch decides at a module's entrance whether it has hooks at all, so one that is attached at its exit while the pass
-        waits inside would not be seen.
+        torch decides at a module's entrance whether it has hooks at all, so one that is attached at its exit while the
+        pass waits inside would not be seen.
         """
         for module in modules:
             if module not in self._open:

@@ -6,9 +6,9 @@ mask function registered under our name is the real implementation's, so the mod
 
 A fused kernel has no softmax to look at. A layer whose scores or pattern are asked, in that pass alone, therefore runs
 its family's own eager function under a watch on `softmax` and `dropout`; every other layer keeps its kernel. Under a
-load that is not eager, half-precision heads are widened to float32 for it, and the query is scaled before the product: a
-fused kernel accumulates in float32 too, and phi-2's products pass float16's largest number by far. Under an eager load
-the model's own arithmetic is kept bit for bit.
+load that is not eager, half-precision heads are widened to float32 for it, and the query is scaled before the product:
+a fused kernel accumulates in float32 too, and phi-2's products pass float16's largest number by far. Under an eager
+load the model's own arithmetic is kept bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ class Tap:
     removed: bool = False
 
     def remove(self) -> None:
+        """Takes the tap off."""
         AttentionInterior.untap(self)
 
 
@@ -52,12 +53,13 @@ class AttentionInterior:
     """
 
     _lock = threading.Lock()
-    _taps: weakref.WeakKeyDictionary[nn.Module, list[Tap]] = weakref.WeakKeyDictionary()
-    _configs: dict[int, int] = {}
-    _implementations: dict[str, int] = {}
+    _taps: ClassVar[weakref.WeakKeyDictionary[nn.Module, list[Tap]]] = weakref.WeakKeyDictionary()
+    _configs: ClassVar[dict[int, int]] = {}
+    _implementations: ClassVar[dict[str, int]] = {}
 
     @classmethod
     def tap(cls, module: nn.Module, moment: Moment, callback: Callable[[Any], Any], answers: Callable[[], bool]) -> Tap:
+        """Puts a tap on a moment of an attention module."""
         tap = Tap(module, moment, callback, answers)
         with cls._lock:
             cls._taps.setdefault(module, []).append(tap)
@@ -69,6 +71,7 @@ class AttentionInterior:
 
     @classmethod
     def untap(cls, tap: Tap) -> None:
+        """Takes a tap off, and our name off the config with the last one."""
         with cls._lock:
             if tap.removed:
                 return
@@ -94,6 +97,7 @@ class AttentionInterior:
 
     @classmethod
     def is_watched(cls, module: nn.Module) -> bool:
+        """Whether the call under way is asked for its scores or its pattern."""
         return any(tap.moment in ("softmax", "pattern") and tap.answers() for tap in cls._taps.get(module, ()))
 
     @classmethod

@@ -13,7 +13,8 @@ class KernelMask(NamedTuple):
 
     Attributes:
         additive: added to the scores: 0 where attention is allowed, the dtype's minimum where it is not; or None.
-        empty: `[batch 1 query]`, the queries that may attend to nothing, as padding may not; None where there are none. A
+        empty: `[batch 1 query]`, the queries that may attend to nothing, as padding may not; None where there are
+        none. A
             kernel returns zeros for them, where a softmax over minima would mix all values evenly.
     """
 

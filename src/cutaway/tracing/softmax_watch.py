@@ -20,8 +20,8 @@ _DROPOUT = (torch.nn.functional.dropout, torch.dropout)
 class SoftmaxWatch(TorchFunctionMode):
     """Serves the scores as they enter the first softmax, and the pattern as it leaves the dropout after it.
 
-    torch takes a function mode off while its handler runs, so whatever the body computes while the pass waits in here is
-    not watched.
+    torch takes a function mode off while its handler runs, so whatever the body computes while the pass waits in here
+    is not watched.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ def report_overflow(module: nn.Module, query: Tensor, key: Tensor, scores: Tenso
     keys = key.float().repeat_interleave(groups, dim=1)
     largest = (query.float() @ keys.transpose(-1, -2)).abs().max().item()
     warnings.warn(
-        f"layer {getattr(module, 'layer_idx', '?')}: attention_scores are not finite. The largest product of a query and a key is "
-        f"{largest:.3g}, and {str(scores.dtype).removeprefix('torch.')} ends at {torch.finfo(scores.dtype).max:.3g}; "
-        "eager attention multiplies before it scales. Load the model with attn_implementation='sdpa', under which "
+        f"layer {getattr(module, 'layer_idx', '?')}: attention_scores are not finite. The largest product of a query "
+        f"and a key is {largest:.3g}, and {str(scores.dtype).removeprefix('torch.')} ends at "
+        f"{torch.finfo(scores.dtype).max:.3g}; eager attention multiplies before it scales. Load the model with attn_implementation='sdpa', under which "
         "Cutaway computes the same scores in float32, or with dtype=torch.bfloat16.",
         NonFiniteWarning,
         stacklevel=2,

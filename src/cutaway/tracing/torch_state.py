@@ -54,9 +54,9 @@ def torch_state() -> TorchState:
 class Switch:
     """Puts one state in the place of another; `back()` undoes it.
 
-    torch sets the inference mode only by a guard, which restores what it found when it exits. So the guard that is entered
-    on the way there is exited on the way back, and the one that is entered on the way back, in `guard`, is to be given
-    to the next switch.
+    torch sets the inference mode only by a guard, which restores what it found when it exits. So the guard that is
+    entered on the way there is exited on the way back, and the one that is entered on the way back, in `guard`, is to
+    be given to the next switch.
     """
 
     __slots__ = ("_inside", "_old", "guard")

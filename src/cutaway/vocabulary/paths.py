@@ -25,6 +25,7 @@ class ValuePath(NamedTuple):
 
     @property
     def value(self) -> Value:
+        """The row of the vocabulary."""
         return VALUES[self.name]
 
     def __str__(self) -> str:
