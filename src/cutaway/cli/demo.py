@@ -1,0 +1,27 @@
+"""`cutaway demo`: the main things Cutaway does, on the built-in checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.options import Debug
+
+
+def demo(
+    model: Annotated[str, typer.Option(metavar="MODEL", help="A Phi that has a tokenizer.")] = "phi-mini",
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw what is shown to an SVG file, too.", show_default=False)
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """See Cutaway at work. Names, an edit, an identity, an induction head, and what stopping early skips."""
+    from cutaway.cli.options import waiting
+
+    with waiting("starting torch and transformers"):
+        from cutaway.demo import run
+    from rich.console import Console
+
+    run(model, Console(), svg)

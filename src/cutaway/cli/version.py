@@ -1,0 +1,24 @@
+"""`cutaway --version`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from cutaway import __version__
+
+        typer.echo(f"cutaway {__version__}")
+        raise typer.Exit
+
+
+def version_option(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave."),
+    ] = False,
+) -> None:
+    """Options of `cutaway` itself."""

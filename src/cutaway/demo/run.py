@@ -1,0 +1,125 @@
+"""Runs the steps, and shows what they gave."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from cutaway import StandardizedTransformer
+from cutaway.demo import steps
+from cutaway.demo.bars import bar, before_and_after
+from cutaway.demo.early import count_modules, time_ratio
+from cutaway.demo.heatmap import LEGEND, heatmap
+from cutaway.demo.stage import Stage
+from cutaway.model import printout
+from cutaway.pictures.labels import token_label
+
+CODE = "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y ="
+"""A text whose next token stands in it already."""
+
+PHRASE = "the quick brown fox saw the quick brown fox"
+"""A text with a repeated phrase, none of whose other tokens occur twice."""
+
+
+def run(name: str, console: Console, svg: Path | None = None) -> None:
+    """Shows the demo on a checkpoint, and draws it to an SVG file where one is named."""
+    stage = Stage(console, picture=svg is not None)
+    model = _names(stage, name)
+    _edit(stage, model)
+    _identity(stage, model)
+    _induction(stage, model)
+    _early(stage, model)
+    if svg is not None:
+        stage.save(svg)
+
+
+def _names(stage: Stage, name: str) -> StandardizedTransformer:
+    stage.step("The block, under its standard names")
+    stage.code(steps.open_the_model)
+    model = steps.open_the_model(name)
+    stage.show(printout.rich_block(model._subject))
+    return model
+
+
+def _edit(stage: Stage, model: StandardizedTransformer) -> None:
+    stage.step("An edit, and what it does to the next token")
+    stage.code(steps.edit)
+    stage.show(_quoted(CODE))
+    before, after = steps.edit(model, CODE)
+    stage.show(before_and_after(_largest(model, before, after, 6)))
+    top = int(before.argmax())
+    label, was, now = _label(model, top), float(before[top]), float(after[top])
+    stage.say(f"`{label}` goes from {was:.2f} to {now:.2f}.")
+
+
+def _identity(stage: Stage, model: StandardizedTransformer) -> None:
+    stage.step("The identity, bit for bit")
+    stage.code(steps.add_up)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("block", justify="right")
+    table.add_column("attention + mlp + stream")
+    table.add_column("stream + attention + mlp")
+    for layer, (exact, difference) in enumerate(steps.add_up(model, CODE)):
+        told = Text("equal", style="magenta") if exact else Text("not equal", style="bold red")
+        table.add_row(str(layer), told, f"off by up to {difference:.1e}" if difference else "equal")
+    stage.show(table)
+
+
+def _induction(stage: Stage, model: StandardizedTransformer) -> None:
+    stage.step("An induction head")
+    stage.code(steps.find_induction_head)
+    layer, head, score = steps.find_induction_head(model)
+    stage.say(f"Head {head} of block {layer}: {score:.2f} of its attention goes there.")
+    stage.code(steps.read_pattern)
+    pattern = steps.read_pattern(model, PHRASE, layer, head)
+    ids = model.tokenizer(PHRASE)["input_ids"]
+    again = next(i for i, token in enumerate(ids) if token in ids[1:i])
+    stage.show(heatmap(pattern.tolist(), [_label(model, token) for token in ids], named_from=again))
+    stage.say(f"{LEGEND}\nWhere the phrase is said again, each token looks at the one that followed it the first time.")
+
+
+def _early(stage: Stage, model: StandardizedTransformer) -> None:
+    stage.step("What stopping early skips")
+    stage.code(steps.stop_early)
+    part = partial(steps.stop_early, model, CODE)
+    ran, of = count_modules(model.hf, part)
+    long = CODE * 12
+    ratio = time_ratio(partial(steps.stop_early, model, long), partial(_whole, model, long))
+    layers = sum(1 for _ in model.layers)
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for told, share, figure in (
+        ("blocks run", 1 / layers, f"1 of {layers}"),
+        ("modules run", ran / of, f"{ran} of {of}, by plain torch hooks"),
+        ("time", ratio, f"{ratio:.2f} of a whole pass, measured now"),
+    ):
+        table.add_row(told, Text(bar(share, 28).replace(" ", "░"), style="magenta"), figure)
+    stage.show(table)
+
+
+def _whole(model: StandardizedTransformer, prompt: str) -> Tensor:
+    with model.trace(prompt):
+        return model.logits
+
+
+def _largest(
+    model: StandardizedTransformer, before: Tensor, after: Tensor, count: int
+) -> list[tuple[str, float, float]]:
+    """The tokens that are likeliest in either distribution, likeliest before first."""
+    tokens = torch.maximum(before, after).topk(count).indices
+    tokens = tokens[before[tokens].argsort(descending=True)].tolist()
+    return [(_label(model, token), float(before[token]), float(after[token])) for token in tokens]
+
+
+def _label(model: StandardizedTransformer, token: int) -> str:
+    return token_label(model.tokenizer.decode([token]))
+
+
+def _quoted(text: str) -> Syntax:
+    return Syntax(text, "python", theme="ansi_dark", background_color="default")
