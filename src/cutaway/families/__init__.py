@@ -1,6 +1,9 @@
-"""The families: one short file each, which says what its modules are called and where its values are."""
+"""The families: one short file each, which says what its modules are called and where its values are.
 
-from cutaway.families.family import Family
-from cutaway.families.registry import FAMILIES, family_of
+`propose(model)` drafts the file of a family that has none; `register(family)` adds one that is written elsewhere.
+"""
 
-__all__ = ["FAMILIES", "Family", "family_of"]
+from cutaway.families.family import Family, Refusal, Variant
+from cutaway.families.registry import FAMILIES, family_of, register, uncovered
+
+__all__ = ["FAMILIES", "Family", "Refusal", "Variant", "family_of", "register", "uncovered"]

@@ -61,12 +61,6 @@ PHI = Family(
     stream=("attention_output", "mlp_output", "layer_input"),
     settings=frozenset(
         {
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
             "resid_pdrop",
             "embd_pdrop",
             "attention_dropout",

@@ -26,8 +26,11 @@ def prepare_inputs(
     config: PretrainedConfig,
     device: torch.device,
     attention_mask: Tensor | Sequence[Any] | None = None,
+    positions_from_mask: bool = False,
 ) -> dict[str, Tensor]:
     """The model's `input_ids` and `attention_mask`, `[batch seq]` each, on `device`, and whatever else a mapping holds.
+
+    With `positions_from_mask`, rows that are padded on the left get `position_ids` too, unless the mapping holds them.
 
     Raises:
         InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, or its ids are outside the
@@ -45,7 +48,23 @@ def prepare_inputs(
     _check_ids(ids, config)
     mask = padding if attention_mask is None else _mask(attention_mask, ids)
     rest = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in rest.items()}
+    if positions_from_mask and "position_ids" not in rest:
+        rest.update(_positions(mask, device))
     return {"input_ids": ids.to(device), "attention_mask": mask.to(device), **rest}
+
+
+def _positions(mask: Tensor, device: torch.device) -> dict[str, Tensor]:
+    """`position_ids` that count from each row's first real token, where a row is padded on the left.
+
+    A zero further on hides a token and moves no other, so that a mask of the caller's own leaves positions alone.
+    """
+    if mask.ndim != 2 or mask.is_meta:
+        return {}
+    padding = ((mask != 0).cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
+    if not bool(padding.any()):
+        return {}
+    positions = (torch.arange(mask.shape[1], device=mask.device) - padding).clamp(min=0)
+    return {"position_ids": positions.to(device)}
 
 
 def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,8 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from cutaway.errors import LoadError, UnsupportedModelError, did_you_mean
-from cutaway.families import FAMILIES
+from cutaway.errors import LoadError, did_you_mean
+from cutaway.families import FAMILIES, uncovered
 
 Source = str | Path | PreTrainedModel | PretrainedConfig
 
@@ -167,19 +167,11 @@ def _refuse_uncovered_names(name: str, native: dict[str, Any]) -> None:
     architectures = native.get("architectures") or []
     covered = {architecture for family in FAMILIES.values() for architecture in family.architectures}
     if architectures and not covered.intersection(architectures):
-        _no_family(name, architectures[0])
+        raise uncovered(architectures[0], name)
 
 
 def _refuse_uncovered(name: str, config: PretrainedConfig) -> None:
     _refuse_uncovered_names(name, {"architectures": config.architectures})
-
-
-def _no_family(name: str, architecture: str) -> None:
-    covered = ", ".join(a for family in FAMILIES.values() for a in family.architectures)
-    raise UnsupportedModelError(
-        f"{name} is a {architecture}, which no family file covers. Covered: {covered}. To add it, write one file of "
-        "names and sites in `cutaway/families/`, as CONTRIBUTING.md tells under 'Add a family'."
-    )
 
 
 def _load_weights(name: str, place: str, config: PretrainedConfig, options: Options) -> PreTrainedModel:

@@ -337,7 +337,8 @@ class StandardizedTransformer(ValueHost):
     def _inputs(self, prompt: Prompt, attention_mask: Tensor | Sequence[Any] | None) -> dict[str, Any]:
         subject = self._subject
         device = subject.hf.device if subject.has_weights else torch.device("cpu")
-        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask)
+        from_mask = subject.family.positions_from_mask
+        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask, from_mask)
 
     def _select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
         for selector in selectors:

@@ -8,6 +8,7 @@ site for each value; `cutaway.tracing` attaches it to a running model.
 from cutaway.sites.sites import (
     MOMENTS,
     Moment,
+    OperationMoment,
     Site,
     attention_argument,
     attention_result,
@@ -22,6 +23,7 @@ from cutaway.sites.slots import Slot
 __all__ = [
     "MOMENTS",
     "Moment",
+    "OperationMoment",
     "Site",
     "Slot",
     "attention_argument",

@@ -28,6 +28,20 @@ MOMENTS: dict[Moment, str] = {
 
 
 @dataclass(frozen=True)
+class OperationMoment:
+    """The fifth kind, on demand only: a call inside a module's forward: what is called, its arguments, or its result.
+
+    `chain` names the call, and before it, where it stands inside a function that the forward calls, that call.
+    """
+
+    chain: tuple[str, ...]
+    edge: Literal["function", "enter", "exit"]
+
+    def __str__(self) -> str:
+        return f"{MOMENTS.get(self.edge, 'function')} of {' > '.join(self.chain)}"
+
+
+@dataclass(frozen=True)
 class Site:
     """A moment of a module, whose path is relative to the value's host, and the slot of the tensor in it."""
 

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from cutaway.sites import Moment
+from cutaway.sites import Moment, OperationMoment
 from cutaway.sites.slots import Call, FirstArgument
 from cutaway.tracing.interior import AttentionInterior
+from cutaway.tracing.operations import tap_operation
 
 Callback = Callable[[Any], Any]
 """Given what passes; returns what is to pass on in its place, or None to leave it."""
@@ -26,7 +27,7 @@ class Attachment(Protocol):
         ...
 
 
-def attach(module: nn.Module, moment: Moment, callback: Callback, answers: Answers) -> Attachment:
+def attach(module: nn.Module, moment: Moment | OperationMoment, callback: Callback, answers: Answers) -> Attachment:
     """Attaches `callback` to a moment of `module`'s calls, as far as `answers()` is true when they come there.
 
     The four moments inside an attention are served through transformers' attention interface, which is in force only
@@ -50,6 +51,8 @@ def attach(module: nn.Module, moment: Moment, callback: Callback, answers: Answe
             return _edit_both_ways(Call(args, kwargs), callback) if answers() else None
 
         return module.register_forward_pre_hook(on_stream, with_kwargs=True)
+    if isinstance(moment, OperationMoment):
+        return tap_operation(module, moment, callback, answers)
     return AttentionInterior.tap(module, moment, callback, answers)
 
 
@@ -59,8 +62,8 @@ _FIRST = FirstArgument()
 def _edit_both_ways(call: Call, callback: Callback) -> Call | None:
     """Serves a stream that enters a module and passes by it.
 
-    The caller holds the tensor that passes by, so an edit is written into it. The callback is given a copy: what it keeps is its
-    own, and autograd may save it.
+    The caller holds the tensor that passes by, so an edit is written into it. The callback is given a copy: what it
+    keeps is its own, and autograd may save it.
     """
     stream: Tensor = _FIRST.read(call, {})
     given = stream.clone()

@@ -1,0 +1,86 @@
+"""Tiny random models of the families: large weights, biases and norms off their defaults, so that a fault shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig, PretrainedConfig, PreTrainedModel
+
+from cutaway import StandardizedTransformer
+
+IDS = torch.tensor([[5, 9, 33, 2, 61, 17], [7, 7, 1, 40, 8, 3], [50, 4, 12, 29, 6, 11]])
+"""Three rows of six."""
+
+PROMPTS = [[61, 17], [7, 7, 1, 40, 8], [50, 4, 12, 29, 6, 11, 23, 3]]
+"""Rows of two, five and eight, to be padded on the left."""
+
+_SIZES = {"vocab_size": 64, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
+_USUAL = {
+    **_SIZES,
+    "hidden_size": 32,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 48,
+}
+
+
+def llama(**changes: Any) -> LlamaConfig:
+    return LlamaConfig(**{**_USUAL, "num_key_value_heads": 2, **changes})
+
+
+def gpt2(**changes: Any) -> GPT2Config:
+    return GPT2Config(**{**_SIZES, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 48, **changes})
+
+
+def neox(**changes: Any) -> GPTNeoXConfig:
+    return GPTNeoXConfig(**{**_USUAL, **changes})
+
+
+CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
+    "llama": llama,
+    "llama-biases": lambda: llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "llama-wide-heads": lambda: llama(head_dim=16, num_key_value_heads=1),
+    "gpt2": gpt2,
+    "gpt2-narrow": lambda: gpt2(n_inner=48, scale_attn_by_inverse_layer_idx=True),
+    "gpt2-unscaled": lambda: gpt2(scale_attn_weights=False, tie_word_embeddings=False),
+    "neox": neox,
+    "neox-sequential": lambda: neox(use_parallel_residual=False),
+    "neox-no-bias": lambda: neox(attention_bias=False, tie_word_embeddings=True),
+}
+"""Every case that the conformance tests run. A new family is a line here, and one in `RAW`."""
+
+
+def build(config: PretrainedConfig, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """A model of this config with the same random weights each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
+        with torch.no_grad():
+            for parameter in hf.parameters():
+                if parameter.ndim == 1:
+                    parameter.add_(0.3 * torch.randn_like(parameter))
+    return hf.to(dtype).eval()
+
+
+@lru_cache(maxsize=64)
+def plain(kind: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """A shared model; tests leave it as it is."""
+    return build(CONFIGS[kind](), attention, dtype)
+
+
+@lru_cache(maxsize=64)
+def wrapped(kind: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> StandardizedTransformer:
+    return StandardizedTransformer(plain(kind, attention, dtype), check=False)
+
+
+def left_padded() -> dict[str, Tensor]:
+    """`PROMPTS` as one batch, with its mask."""
+    longest = max(map(len, PROMPTS))
+    rows = [[0] * (longest - len(row)) + row for row in PROMPTS]
+    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in PROMPTS]
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(mask)}
