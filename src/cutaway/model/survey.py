@@ -19,6 +19,7 @@ from cutaway.families import Family
 from cutaway.sites import Moment
 from cutaway.tracing import attach, meta_twin
 from cutaway.tracing.interior import uses_interface
+from cutaway.tracing.torch_state import no_settings
 
 BATCH, SEQ = 3, 7
 """The size of the surveyed call; no model has axes of these lengths, so that a mixed-up axis shows."""
@@ -39,6 +40,7 @@ class Survey:
     passing: Mapping[tuple[str, Moment], Any]
 
 
+@no_settings()
 def survey(hf: PreTrainedModel, family: Family, sizes: Mapping[str, int]) -> Survey:
     """Runs a model's twin once, with everything attached that can be."""
     twin = meta_twin(hf)
@@ -63,8 +65,7 @@ def survey(hf: PreTrainedModel, family: Family, sizes: Mapping[str, int]) -> Sur
             moments = ("enter", *_INSIDE, "exit")
         attachments += [attach(module, moment, note(path, moment), _always) for moment in moments]
     try:
-        with torch.no_grad():
-            twin(**meta_inputs(BATCH, SEQ))
+        twin(**meta_inputs(BATCH, SEQ))
     finally:
         for attachment in attachments:
             attachment.remove()

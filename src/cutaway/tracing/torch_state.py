@@ -7,6 +7,8 @@ when the other runs on.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -77,6 +79,17 @@ class Switch:
         if self._inside is not None or self.guard is not None or left != self._old:
             _apply(left, self._old)
         return left
+
+
+@contextlib.contextmanager
+def no_settings() -> Iterator[None]:
+    """torch as it is where nothing was set, and without gradients, whatever is set around."""
+    switch = Switch(TorchState(False, False, _NO_AUTOCAST, (), ()), None)
+    try:
+        yield
+    finally:
+        switch.back()
+        _exit(switch.guard)
 
 
 def _inference(wanted: bool) -> torch.inference_mode | None:
