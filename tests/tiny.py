@@ -63,16 +63,23 @@ def fresh(
     return hf.to(dtype).eval()
 
 
-@lru_cache(maxsize=32)
 def plain(kind: str = "P", attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PhiForCausalLM:
+    """The model that `shared` wraps."""
+    return _plain(kind, attention, dtype)
+
+
+def shared(kind: str = "P", attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> StandardizedTransformer:
+    return _shared(kind, attention, dtype)
+
+
+@lru_cache(maxsize=32)
+def _plain(kind: str, attention: str, dtype: torch.dtype) -> PhiForCausalLM:
     return fresh(kind, attention, dtype)
 
 
 @lru_cache(maxsize=32)
-def shared(
-    kind: str = "P", attention: str = "sdpa", dtype: torch.dtype = torch.float32
-) -> StandardizedTransformer:
-    return StandardizedTransformer(plain(kind, attention, dtype), check=False)
+def _shared(kind: str, attention: str, dtype: torch.dtype) -> StandardizedTransformer:
+    return StandardizedTransformer(_plain(kind, attention, dtype), check=False)
 
 
 def logits_of(hf: PhiForCausalLM, inputs: Tensor | dict[str, Tensor] = IDS) -> Tensor:

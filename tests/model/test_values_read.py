@@ -11,7 +11,6 @@ from tests import raw, tiny
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
-
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", tiny.KINDS)
@@ -32,9 +31,7 @@ def test_every_value_is_what_a_raw_hook_sees(kind: str, attention: str, dtype: t
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", raw.WRITABLE)
-def test_a_value_asked_alone_is_bit_for_bit_what_a_raw_hook_sees(
-    name: str, attention: str, dtype: torch.dtype
-) -> None:
+def test_a_value_asked_alone_is_bit_for_bit_what_a_raw_hook_sees(name: str, attention: str, dtype: torch.dtype) -> None:
     hf, model = tiny.plain("P-gqa", attention, dtype), tiny.shared("P-gqa", attention, dtype)
     expected = raw.value(hf, tiny.LEFT_PADDED, name, 1)
     path = raw.path_of(name, 1)
@@ -56,7 +53,9 @@ def test_shapes_are_those_of_the_layout(name: str) -> None:
 
 def test_token_embeddings_are_rows_of_the_embedding_matrix() -> None:
     hf, model = tiny.plain(), tiny.shared()
-    assert torch.equal(model.read(tiny.IDS, "token_embeddings")["token_embeddings"], hf.model.embed_tokens.weight[tiny.IDS])
+    assert torch.equal(
+        model.read(tiny.IDS, "token_embeddings")["token_embeddings"], hf.model.embed_tokens.weight[tiny.IDS]
+    )
 
 
 def test_one_norm_feeds_both_attention_and_mlp() -> None:

@@ -106,7 +106,9 @@ def test_an_assignment_that_comes_too_late_is_refused_and_has_no_effect() -> Non
     with model.trace(tiny.IDS):
         late = model.layers[0].layer_output
         model.layers[2].layer_output
-        with pytest.raises(LateEditError, match=r"edit `layers\.0\.layer_output` first, then `layers\.2\.layer_output`"):
+        with pytest.raises(
+            LateEditError, match=r"edit `layers\.0\.layer_output` first, then `layers\.2\.layer_output`"
+        ):
             model.layers[0].layer_output = late + 1
         assert torch.equal(model.logits, tiny.logits_of(hf))
     with pytest.raises(LateEditError), model.trace(tiny.IDS):
@@ -157,9 +159,9 @@ def test_what_was_saved_before_an_edit_does_not_change() -> None:
         logits = model.logits.save()
     assert torch.equal(saved, before)
     assert torch.equal(live, before + 1)
-    assert torch.equal(logits, raw.edited_logits(
-        tiny.plain(), tiny.as_inputs(tiny.IDS), "mlp_output", 1, lambda value: value + 1
-    ))
+    assert torch.equal(
+        logits, raw.edited_logits(tiny.plain(), tiny.as_inputs(tiny.IDS), "mlp_output", 1, lambda value: value + 1)
+    )
 
 
 def test_a_saved_value_may_be_edited_at_any_time() -> None:
