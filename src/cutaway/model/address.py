@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.errors import DeviceError, DtypeError, ReadOnlyError, ShapeError
-from cutaway.sites import MOMENTS, Moment, Slot
+from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.vocabulary import Value
 
@@ -28,18 +28,19 @@ class Address:
     value: Value | None
     module_path: str
     module: nn.Module
-    moment: Moment
+    moment: Moment | OperationMoment
     slot: Slot | Whole | FirstArgument
     within: tuple[nn.Module, ...]
 
     @property
-    def place(self) -> tuple[str, Moment, Slot | Whole | FirstArgument]:
+    def place(self) -> tuple[str, Moment | OperationMoment, Slot | Whole | FirstArgument]:
         """What two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP."""
         return (self.module_path, self.moment, self.slot)
 
     def describe(self) -> str:
         """The path and where that is, for messages."""
-        return f"`{self.path}` ({self.module_path or 'the model'}, {MOMENTS[self.moment]})"
+        moment = self.moment if isinstance(self.moment, OperationMoment) else MOMENTS[self.moment]
+        return f"`{self.path}` ({self.module_path or 'the model'}, {moment})"
 
     def refuse_unless_writable(self) -> None:
         """Raises a `ReadOnlyError` for a value that can be read only."""

@@ -12,11 +12,12 @@ from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import NoTraceError, ReadOnlyError, UnknownValueError
+from cutaway.errors import ReadOnlyError, UnknownValueError
 from cutaway.model.address import Address
 from cutaway.model.derived import derive
+from cutaway.model.source_hosts import SourceHost, trace_for
 from cutaway.model.subject import NATIVE_NAMES, Subject
-from cutaway.model.trace import Trace, active_trace
+from cutaway.model.trace import Trace
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, ValuePath
 
 _SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", "self_attn"): "attention", ("layer", "mlp"): "mlp"}
@@ -39,6 +40,11 @@ class ModuleHost:
     def module(self) -> nn.Module:
         """The torch module itself."""
         return self._subject.modules[self._module_path]
+
+    @property
+    def source(self) -> SourceHost:
+        """The calls inside the module's forward, each with `.input`, `.inputs` and `.output`; prints as the source."""
+        return SourceHost(self._subject, self._module_path, _join(self._path, "source"), ())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -105,14 +111,7 @@ class ModuleHost:
         return ModuleHost(self._subject, _join(self._module_path, name), _join(self._path, name))
 
     def _trace(self, name: str) -> Trace:
-        trace = active_trace(self._subject)
-        if trace is None:
-            raise NoTraceError(
-                f"`{_join(self._path, name)}` exists only while the model runs. Ask for it inside "
-                "`with model.trace(prompt):`, or read it at once: "
-                f"`model.read(prompt, '{_join(self._path, name)}')`."
-            )
-        return trace
+        return trace_for(self._subject, _join(self._path, name))
 
     def _unknown(self, name: str) -> Exception:
         near = [*NATIVE_NAMES, *(child for child, _ in self.module.named_children())]

@@ -132,7 +132,10 @@ def _locate(name: str) -> str:
 
 def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
     folder = Path(place)
-    if folder.is_dir():
+    gguf = _gguf(options)
+    if gguf and folder.is_dir() and not (folder / gguf["gguf_file"]).is_file():
+        raise LoadError(f"{name} holds no {gguf['gguf_file']}. Give the name of a GGUF file in it.")
+    if folder.is_dir() and not gguf:
         path = folder / "config.json"
         if not path.is_file():
             raise LoadError(f"{name} holds no config.json. Give the folder that holds it and the weights.")
@@ -146,12 +149,17 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
     if place in SHIPPED_CONFIGS:
         source = str(data_folder(SHIPPED_CONFIGS[place]))
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code)
-    except (OSError, ValueError) as error:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code, **gguf)
+    except (OSError, ValueError, ImportError) as error:
         raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
     if place in SHIPPED_CONFIGS:
         config._name_or_path = place
     return config
+
+
+def _gguf(options: Options) -> dict[str, str]:
+    """The file that holds config, tokenizer and weights in one, where one was named."""
+    return {key: value for key, value in options.extra.items() if key == "gguf_file"}
 
 
 def _refuse_remote_code(name: str, native: dict[str, Any], options: Options) -> None:
@@ -221,7 +229,7 @@ def _refuse_pickle(name: str, place: str, options: Options) -> None:
 
 def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
     folder = Path(place)
-    if folder.is_dir() and not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
+    if folder.is_dir() and not _gguf(options) and not any(folder.glob("tokenizer*")) and not any(folder.glob("vocab*")):
         return None
     if quiet and not folder.is_dir():
         return None

@@ -19,8 +19,9 @@ from cutaway.families import Family, family_of
 from cutaway.model.address import Address
 from cutaway.model.derived import SOURCES
 from cutaway.model.survey import Survey, survey
-from cutaway.sites import Moment, Slot
+from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
+from cutaway.tracing.source import innermost, source_of
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
 
 if TYPE_CHECKING:
@@ -96,6 +97,10 @@ class Subject:
         """What one pass of this model, under this load, comes by, and in which order."""
         return survey(self.hf, self.family, self.sizes)
 
+    def make_survey(self) -> None:
+        """Makes the survey now, before a pass attaches anything to the model of which the survey copies the structure."""
+        self.survey  # noqa: B018
+
     # Paths: standard ones, as a user writes them, and the family's own.
 
     def host_path(self, host: Host, layer: int | None) -> str:
@@ -134,8 +139,29 @@ class Subject:
             own = self.module_path(value.host, path.layer, site.module)
         return self._bind(str(path), value, own, site.moment, site.slot)
 
+    def comes_before(self, one: Address, other: Address) -> bool:
+        """Whether a pass is certainly past `one` when it waits at `other`."""
+        if isinstance(one.moment, OperationMoment):
+            if isinstance(other.moment, OperationMoment) and one.module is other.module:
+                return operation_rank(one) < operation_rank(other)
+            first, now = self._rank(one.module_path, "enter"), self._rank(other.module_path, other.moment)
+        elif isinstance(other.moment, OperationMoment):
+            first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, "enter")
+        else:
+            first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, other.moment)
+        return first is not None and now is not None and first < now
+
+    def _rank(self, module_path: str, moment: Moment | OperationMoment) -> int | None:
+        key = (module_path, "enter" if isinstance(moment, OperationMoment) else moment)
+        return self.survey.order.get(key)
+
     def _bind(
-        self, path: str, value: Value | None, own: str, moment: Moment, slot: Slot | Whole | FirstArgument
+        self,
+        path: str,
+        value: Value | None,
+        own: str,
+        moment: Moment | OperationMoment,
+        slot: Slot | Whole | FirstArgument,
     ) -> Address:
         parts = own.split(".") if own else []
         holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
@@ -149,6 +175,12 @@ class Subject:
             moment, slot = NATIVE_NAMES[name]
             self._addresses[key] = self._bind(key, None, module_path, moment, slot)
         return self._addresses[key]
+
+    def operation_address(self, module_path: str, path: str, chain: tuple[str, ...], name: str) -> Address:
+        """Where the `input`, `inputs` or `output` of a call inside a module's forward is."""
+        edge, slot = NATIVE_NAMES[name]
+        moment = OperationMoment(chain, "enter" if edge == "enter" else "exit")
+        return self._bind(f"{path}.{name}", None, module_path, moment, slot)
 
     def why_unavailable(self, name: str) -> str:
         """Why this model lacks a value of the vocabulary."""
@@ -189,6 +221,14 @@ class Subject:
         everywhere = [*VALUES, *MODULES]
         hint = did_you_mean(name, here) or did_you_mean(name, everywhere)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
+
+
+def operation_rank(address: Address) -> tuple[int, ...]:
+    """The place of a call in the order in which a forward makes its calls."""
+    assert isinstance(address.moment, OperationMoment)
+    source = source_of(innermost(type(address.module).forward))
+    index = source[address.moment.chain[0]].index
+    return (index, int(address.moment.edge == "exit" and len(address.moment.chain) == 1))
 
 
 _SUBLAYER = {"attention": "self_attn", "mlp": "mlp"}

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cutaway.families import Family
-from cutaway.sites import Moment
+from cutaway.sites import Moment, OperationMoment
 from cutaway.tracing import attach, meta_twin
 from cutaway.tracing.interior import uses_interface
 from cutaway.tracing.torch_state import no_settings
@@ -36,16 +36,16 @@ class Survey:
         passing: the shapes of what passed there: a tensor on the meta device, or a container of them.
     """
 
-    order: Mapping[tuple[str, Moment], int]
-    passing: Mapping[tuple[str, Moment], Any]
+    order: Mapping[tuple[str, Moment | OperationMoment], int]
+    passing: Mapping[tuple[str, Moment | OperationMoment], Any]
 
 
 @no_settings()
 def survey(hf: PreTrainedModel, family: Family, sizes: Mapping[str, int]) -> Survey:
     """Runs a model's twin once, with everything attached that can be."""
     twin = meta_twin(hf)
-    order: dict[tuple[str, Moment], int] = {}
-    passing: dict[tuple[str, Moment], Any] = {}
+    order: dict[tuple[str, Moment | OperationMoment], int] = {}
+    passing: dict[tuple[str, Moment | OperationMoment], Any] = {}
 
     def note(path: str, moment: Moment) -> Any:
         def callback(what: Any) -> None:

@@ -20,14 +20,14 @@ from cutaway.model.function_hooks import Application
 from cutaway.model.gradients import explain_missing_graph, is_own, own_in_graph, refuse_without_autograd, start_graph
 from cutaway.model.saving import carry_save
 from cutaway.model.subject import Subject
-from cutaway.sites import Moment
+from cutaway.sites import Moment, OperationMoment
 from cutaway.tracing import ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
 _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
 
 
-Place = tuple[str, Moment, Any]
+Place = tuple[str, Moment | OperationMoment, Any]
 """A module's own path, a moment, and a slot."""
 
 
@@ -81,6 +81,7 @@ class Trace:
 
     def _prepare(self) -> None:
         self._subject.bring_weights()
+        self._subject.make_survey()
 
     def _open_pass(self) -> ForwardPass:
         return ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
@@ -187,9 +188,7 @@ class Trace:
         here = self._here
         if here is None:
             return
-        order = self._subject.survey.order
-        now, then = (order.get((a.module_path, a.moment)) for a in (here, address))
-        if (self._running().finished) or (now is not None and then is not None and then < now):
+        if self._running().finished or self._subject.comes_before(address, here):
             verb = "edit" if error is LateEditError else "ask for"
             raise error(
                 f"the pass is already at {here.describe()}, and {address.describe()} comes before it. "

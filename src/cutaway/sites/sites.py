@@ -38,7 +38,8 @@ class OperationMoment:
     edge: Literal["function", "enter", "exit"]
 
     def __str__(self) -> str:
-        return f"{MOMENTS.get(self.edge, 'function')} of {' > '.join(self.chain)}"
+        what = "function" if self.edge == "function" else MOMENTS[self.edge]
+        return f"{what} of {' > '.join(self.chain)}"
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,12 @@ import torch
 from torch import nn
 
 from cutaway.errors import NoTraceError
-from cutaway.sites import Moment
+from cutaway.sites import Moment, OperationMoment
 from cutaway.tracing.attach import Attachment, attach
+from cutaway.tracing.overlays import Door
 from cutaway.tracing.torch_state import Switch, torch_state
 
-Event = tuple[nn.Module, Moment]
+Event = tuple[nn.Module, Moment | OperationMoment]
 """A moment of one module's call."""
 
 
@@ -73,14 +74,18 @@ class ForwardPass:
         """Whether the call under way is part of this pass."""
         return greenlet.getcurrent() is self._greenlet
 
-    def attach(self, module: nn.Module, moment: Moment, callback: Callable[[Any], Any]) -> Attachment:
+    def attach(self, module: nn.Module, moment: Moment | OperationMoment, callback: Callable[[Any], Any]) -> Attachment:
         """Attaches a callback that answers to this pass alone and lasts no longer than it."""
         attachment = attach(module, moment, callback, self.answers)
         self._attachments.append(attachment)
         return attachment
 
     def run_to(
-        self, module: nn.Module, moment: Moment, within: Iterable[nn.Module] = (), until: Event | None = None
+        self,
+        module: nn.Module,
+        moment: Moment | OperationMoment,
+        within: Iterable[nn.Module] = (),
+        until: Event | None = None,
     ) -> Stop | None:
         """Runs the pass on to a moment of a module and leaves it waiting there; None if it ended before.
 
@@ -121,7 +126,7 @@ class ForwardPass:
             if self._greenlet is not None and not self._greenlet.dead:
                 self._switch(lambda running: running.throw(greenlet.GreenletExit))
         finally:
-            for attachment in self._attachments:
+            for attachment in reversed(self._attachments):
                 attachment.remove()
             self._attachments.clear()
             self._open.clear()
@@ -179,41 +184,6 @@ class ForwardPass:
             return enter(running)
         finally:
             self._state, self._guard = switch.back(), switch.guard
-
-
-_RUN = object()
-
-
-class Door:
-    """A module's `forward` that can be told, at the module's entrance, to return an output instead of running.
-
-    torch has no hook for this and looks `forward` up before it calls the hooks at the entrance, so the door must be in
-    place before. It is an attribute of the one module, for the length of the pass, and stands open for other passes.
-    """
-
-    def __init__(self, module: nn.Module, answers: Callable[[], bool]) -> None:
-        self.output: Any = _RUN
-        self._module = module
-        self._before = module.__dict__.get("forward")
-        original = module.forward
-
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            if self.output is _RUN or not answers():
-                return original(*args, **kwargs)
-            output, self.output = self.output, _RUN
-            return output
-
-        self._forward = forward
-        module.forward = forward
-
-    def remove(self) -> None:
-        """Gives the module its own `forward` back."""
-        if self._module.__dict__.get("forward") is not self._forward:
-            return
-        if self._before is None:
-            del self._module.forward
-        else:
-            self._module.forward = self._before
 
 
 def _leave_as_it_is(_module: nn.Module, _args: Any, _output: Any) -> None:

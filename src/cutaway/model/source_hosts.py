@@ -1,0 +1,155 @@
+"""`.source`: the calls inside a module's forward, as hosts.
+
+>>> print(model.layers[1].self_attn.source)
+>>> with model.trace("def add(a, b):"):
+...     queries = model.layers[1].self_attn.source.self_q_proj_0.output
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from cutaway.errors import NoTraceError, OrderError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.model.subject import NATIVE_NAMES, Subject
+from cutaway.model.survey import BATCH, SEQ, meta_inputs
+from cutaway.model.trace import Trace, active_trace
+from cutaway.sites import OperationMoment
+from cutaway.tracing import attach, meta_twin
+from cutaway.tracing.source import FunctionSource, Operation, innermost, source_of
+
+
+class SourceHost:
+    """The calls inside one function: a module's forward, or a function that it calls.
+
+    Attributes and keys are the calls' names; iterating gives them in the order of evaluation, and `print` shows the
+    source with the names beside it.
+    """
+
+    def __init__(self, subject: Subject, module_path: str, path: str, chain: tuple[str, ...]) -> None:
+        self._subject = subject
+        self._module_path = module_path
+        self._path = path
+        self._chain = chain
+
+    @property
+    def function(self) -> FunctionSource:
+        """The function's source and calls.
+
+        Raises:
+            UnavailableValueError: it is not written in Python, or this model does not come by it.
+        """
+        return self._find()
+
+    def _find(self) -> FunctionSource:
+        forward = type(self._subject.modules[self._module_path]).forward
+        function = _called(self._subject, self._module_path, self._chain) if self._chain else forward
+        if isinstance(function, nn.Module):
+            raise UnavailableValueError(
+                f"`{self._path}`: what is called is a module, {type(function).__name__}. Ask that module for its "
+                "`.source`."
+            )
+        return source_of(innermost(function))
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The calls, in the order of evaluation, each with its name, line and text."""
+        return self._find().operations
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self.operations)
+
+    def __getattr__(self, name: str) -> OperationHost:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        self._find()  # where a property of this class has raised, Python asks here, and this raises the same again
+        return self[name]
+
+    def __getitem__(self, name: str) -> OperationHost:
+        names = [operation.name for operation in self.operations]
+        if name not in names:
+            hint = did_you_mean(name, names) or f" There are: {', '.join(names)}."
+            raise UnknownValueError(f"`{self._path}` has no call named `{name}`.{hint}")
+        return OperationHost(self._subject, self._module_path, f"{self._path}.{name}", (*self._chain, name))
+
+    def __dir__(self) -> list[str]:
+        return sorted([*object.__dir__(self), *(operation.name for operation in self.operations)])
+
+    def __repr__(self) -> str:
+        return self._find().annotated()
+
+
+class OperationHost:
+    """One call inside a forward: its `input`, `inputs` and `output`, and the `source` of what it calls."""
+
+    _subject: Subject
+    _module_path: str
+    _path: str
+    _chain: tuple[str, ...]
+
+    def __init__(self, subject: Subject, module_path: str, path: str, chain: tuple[str, ...]) -> None:
+        for name, value in (("_subject", subject), ("_module_path", module_path), ("_path", path), ("_chain", chain)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def source(self) -> SourceHost:
+        """The calls inside the function that this call calls."""
+        return SourceHost(self._subject, self._module_path, f"{self._path}.source", self._chain)
+
+    def __getattr__(self, name: str) -> Any:
+        self._must_be_native(name)
+        address = self._subject.operation_address(self._module_path, self._path, self._chain, name)
+        return trace_for(self._subject, address.path).ask(address)
+
+    def __setattr__(self, name: str, new: Any) -> None:
+        self._must_be_native(name)
+        address = self._subject.operation_address(self._module_path, self._path, self._chain, name)
+        trace_for(self._subject, address.path).edit(address, new)
+
+    def __dir__(self) -> list[str]:
+        return sorted([*object.__dir__(self), *NATIVE_NAMES])
+
+    def __repr__(self) -> str:
+        return f"<call {self._path}>"
+
+    def _must_be_native(self, name: str) -> None:
+        if name not in NATIVE_NAMES:
+            raise UnknownValueError(f"`{self._path}` has {', '.join(NATIVE_NAMES)} and source, and no `{name}`.")
+
+
+def trace_for(subject: Subject, path: str) -> Trace:
+    """The trace under way.
+
+    Raises:
+        NoTraceError: there is none; the message says how to open one for `path`.
+    """
+    trace = active_trace(subject)
+    if trace is None:
+        raise NoTraceError(
+            f"`{path}` exists only while the model runs. Ask for it inside `with model.trace(prompt):`, or read it at "
+            f"once: `model.read(prompt, '{path}')`."
+        )
+    return trace
+
+
+def _called(subject: Subject, module_path: str, chain: tuple[str, ...]) -> Any:
+    """The function that a call calls, found by running the model's twin on the meta device."""
+    twin = meta_twin(subject.hf)
+    found: list[Any] = []
+
+    def note(function: Any) -> None:
+        found.append(function)
+
+    module = twin.get_submodule(module_path)
+    attachment = attach(module, OperationMoment(chain, "function"), note, lambda: True)
+    try:
+        with torch.no_grad():
+            twin(**meta_inputs(BATCH, SEQ))
+    finally:
+        attachment.remove()
+    if not found:
+        raise OrderError(f"a pass of this model does not come by `{'.'.join(chain)}` in {module_path}.")
+    return found[0]

@@ -1,0 +1,111 @@
+"""The fifth kind of site, on demand only: a call inside a module's forward.
+
+While something is attached to such a call, a copy of that one module's `forward` lies on it, with a watch on every
+call; functions that it calls are entered the same way where something is attached inside them.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import MethodType
+from typing import Any
+
+from torch import nn
+
+from cutaway.sites import OperationMoment
+from cutaway.sites.slots import Call
+from cutaway.tracing.overlays import lay, lift
+from cutaway.tracing.source import watched_copy
+
+
+@dataclass(eq=False)
+class OperationTap:
+    """A callback on one edge of one call inside one module's forward."""
+
+    module: nn.Module
+    moment: OperationMoment
+    callback: Callable[[Any], Any]
+    answers: Callable[[], bool]
+
+    def remove(self) -> None:
+        """Takes the tap off, and the copy of the forward with the last one."""
+        _untap(self)
+
+
+class _Copy:
+    """The overlay: the copy of a module's forward, run where a tap answers.
+
+    A copy that runs looks up its module's taps at every call, so that one put on while the pass waits inside is served.
+    """
+
+    outermost = False
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    def call(self, below: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs the copy if a tap is meant for the call under way, and what is below if not."""
+        module = self._module()
+        if module is None or not any(tap.answers() for tap in _taps.get(module, ())):
+            return below(*args, **kwargs)
+        copy = watched_copy(type(module).forward, partial(_watch, module, ()))
+        return MethodType(copy, module)(*args, **kwargs)
+
+
+_taps: weakref.WeakKeyDictionary[nn.Module, list[OperationTap]] = weakref.WeakKeyDictionary()
+_copies: weakref.WeakKeyDictionary[nn.Module, _Copy] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def _watch(module: nn.Module, chain: tuple[str, ...], name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Makes a call of the copy, serving what is tapped at it and inside it."""
+    chain = (*chain, name)
+    if not _tapped(module, chain):
+        return function(*args, **kwargs)
+    function = _reach(module, OperationMoment(chain, "function"), function)
+    call = _reach(module, OperationMoment(chain, "enter"), Call(args, kwargs))
+    if any(len(inside) > len(chain) for inside in _tapped(module, chain)):
+        function = watched_copy(function, partial(_watch, module, chain))
+    return _reach(module, OperationMoment(chain, "exit"), function(*call.args, **call.kwargs))
+
+
+def _tapped(module: nn.Module, chain: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The calls with taps that are this one or stand inside it."""
+    return [tap.moment.chain for tap in _taps.get(module, ()) if tap.moment.chain[: len(chain)] == chain]
+
+
+def _reach(module: nn.Module, moment: OperationMoment, passing: Any) -> Any:
+    for tap in tuple(_taps.get(module, ())):
+        if tap.moment == moment and tap.answers():
+            changed = tap.callback(passing)
+            passing = passing if changed is None else changed
+    return passing
+
+
+def tap_operation(
+    module: nn.Module, moment: OperationMoment, callback: Callable[[Any], Any], answers: Callable[[], bool]
+) -> OperationTap:
+    """Attaches a callback to a call inside a module's forward."""
+    tap = OperationTap(module, moment, callback, answers)
+    with _lock:
+        if module not in _taps:
+            _taps[module] = []
+            _copies[module] = _Copy(module)
+            lay(module, _copies[module])
+        _taps[module].append(tap)
+    return tap
+
+
+def _untap(tap: OperationTap) -> None:
+    with _lock:
+        taps = _taps.get(tap.module)
+        if taps is None or tap not in taps:
+            return
+        taps.remove(tap)
+        if not taps:
+            del _taps[tap.module]
+            lift(tap.module, _copies.pop(tap.module))
