@@ -131,6 +131,20 @@ def test_rows_of_a_batch_are_continued_as_if_alone(model, ids):
         assert np.array_equal(together[row, start:], model.generate(ids[row : row + 1, start:], 8)[0])
 
 
+def test_positions_are_counted_from_each_rows_first_token(model, ids, monkeypatch):
+    seen = []
+    step = model.next_token_logits
+    monkeypatch.setattr(
+        model, "next_token_logits", lambda *args, **more: seen.append(more["positions"]) or step(*args, **more)
+    )
+    mask = np.ones((3, 11), int)
+    mask[0, :4] = mask[2, :9] = 0
+    model.generate(ids, 3, mask=mask)
+    for row, start in ((0, 4), (1, 0), (2, 9)):
+        assert list(seen[0][row, start:]) == list(range(11 - start))
+        assert [positions[row, 0] for positions in seen[1:]] == [11 - start, 12 - start]
+
+
 def test_rows_end_at_an_end_token(model, ids):
     plain = model.generate(ids, 8)
     ends = [int(plain[0, 12]), int(plain[1, 15])]
