@@ -26,7 +26,7 @@ def count_modules(model: nn.Module, run: Callable[[], object]) -> tuple[int, int
     return len(entered), len(callable_ones)
 
 
-def time_ratio(part: Callable[[], object], whole: Callable[[], object], rounds: int = 15) -> float:
+def time_ratio(part: Callable[[], object], whole: Callable[[], object], rounds: int = 7) -> float:
     """The time of one run over that of another: the median of rounds in which both are run in turn."""
     ratios: list[float] = []
     for _ in range(rounds):

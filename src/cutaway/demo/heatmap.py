@@ -9,7 +9,13 @@ from rich.text import Text
 _SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.08, "░░"), (0.0, " ."))
 """From which weight on a cell is drawn how."""
 
-LEGEND = "  ".join(f"{shade} ≥ {least:g}" for least, shade in reversed(_SHADES[:-1]))
+
+def legend() -> Text:
+    """What each shade stands for."""
+    text = Text()
+    for least, shade in reversed(_SHADES[:-1]):
+        text.append(shade, style="magenta").append(f" from {least:g}   ", style="dim")
+    return text
 
 
 def heatmap(pattern: Sequence[Sequence[float]], labels: Sequence[str], named_from: int = 0, width: int = 80) -> Text:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
@@ -16,7 +15,7 @@ from cutaway import StandardizedTransformer
 from cutaway.demo import steps
 from cutaway.demo.bars import bar, before_and_after
 from cutaway.demo.early import count_modules, time_ratio
-from cutaway.demo.heatmap import LEGEND, heatmap
+from cutaway.demo.heatmap import heatmap, legend
 from cutaway.demo.stage import Stage
 from cutaway.model import printout
 from cutaway.pictures.labels import token_label
@@ -36,6 +35,7 @@ def run(name: str, console: Console, svg: Path | None = None) -> None:
     _identity(stage, model)
     _induction(stage, model)
     _early(stage, model)
+    stage.say(f"Go on with `cutaway show {name}`, `cutaway support {name}`, or `cutaway read {name} PROMPT NAME`.")
     if svg is not None:
         stage.save(svg)
 
@@ -51,7 +51,7 @@ def _names(stage: Stage, name: str) -> StandardizedTransformer:
 def _edit(stage: Stage, model: StandardizedTransformer) -> None:
     stage.step("An edit, and what it does to the next token")
     stage.code(steps.edit)
-    stage.show(_quoted(CODE))
+    stage.python(CODE)
     before, after = steps.edit(model, CODE)
     stage.show(before_and_after(_largest(model, before, after, 6)))
     top = int(before.argmax())
@@ -82,7 +82,8 @@ def _induction(stage: Stage, model: StandardizedTransformer) -> None:
     ids = model.tokenizer(PHRASE)["input_ids"]
     again = next(i for i, token in enumerate(ids) if token in ids[1:i])
     stage.show(heatmap(pattern.tolist(), [_label(model, token) for token in ids], named_from=again))
-    stage.say(f"{LEGEND}\nWhere the phrase is said again, each token looks at the one that followed it the first time.")
+    stage.show(legend())
+    stage.say("Where the phrase is said again, each token looks at the one that followed it the first time.")
 
 
 def _early(stage: Stage, model: StandardizedTransformer) -> None:
@@ -90,7 +91,7 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     stage.code(steps.stop_early)
     part = partial(steps.stop_early, model, CODE)
     ran, of = count_modules(model.hf, part)
-    long = CODE * 12
+    long = CODE * 8
     ratio = time_ratio(partial(steps.stop_early, model, long), partial(_whole, model, long))
     layers = sum(1 for _ in model.layers)
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
@@ -119,7 +120,3 @@ def _largest(
 
 def _label(model: StandardizedTransformer, token: int) -> str:
     return token_label(model.tokenizer.decode([token]))
-
-
-def _quoted(text: str) -> Syntax:
-    return Syntax(text, "python", theme="ansi_dark", background_color="default")

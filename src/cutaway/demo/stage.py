@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.style import Style
@@ -83,7 +85,11 @@ class Stage:
     def code(self, function: Callable[..., Any]) -> None:
         """Shows a function: its docstring as prose, and below it the rest of its source."""
         self.say(inspect.getdoc(function) or "")
-        self.show(Syntax(source(function), "python", theme=_CODE, background_color="default", word_wrap=True))
+        self.python(source(function))
+
+    def python(self, text: str) -> None:
+        """Shows a text in Python's colours."""
+        self.show(Syntax(text, "python", theme=_CODE, background_color="default", word_wrap=True))
 
     def say(self, sentence: str) -> None:
         """Shows a sentence, names in backticks standing out."""
@@ -93,12 +99,16 @@ class Stage:
         """Shows anything that rich can, set in a little, with an empty line after it."""
         for console in self._consoles:
             width = min(console.width, 100)
-            console.print(Padding(thing, (0, 0, 0, 2), expand=False), width=width)
+            console.print(Padding(thing, (0, 2, 0, 2), expand=False), width=width)
             console.print()
 
     def save(self, path: Path) -> None:
-        """Draws what was shown, to an SVG file."""
-        self._consoles[-1].save_svg(str(path), title="cutaway demo", theme=_PICTURE, unique_id="cutaway-demo")
+        """Draws what was shown, to an SVG file that needs nothing else: the fonts are the reader's own."""
+        form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+        form = form.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
+        self._consoles[-1].save_svg(
+            str(path), title="cutaway demo", theme=_PICTURE, code_format=form, unique_id="cutaway-demo"
+        )
 
 
 def source(function: Callable[..., Any]) -> str:

@@ -25,7 +25,7 @@ def edit(model: Model, prompt: str) -> tuple[Tensor, Tensor]:
 
 
 def add_up(model: Model, prompt: str) -> list[tuple[bool, float]]:
-    """Every block adds its attention and its MLP to the stream. Added as Phi adds them, they agree in every bit:"""
+    """Every block adds attention and MLP to the stream. Added in Phi's own order they are its output, bit for bit:"""
     results: list[tuple[bool, float]] = []
     with model.trace(prompt):
         for layer in model.layers:

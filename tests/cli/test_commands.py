@@ -1,0 +1,157 @@
+"""The commands, run in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from cutaway import __version__
+from cutaway.cli import app
+from cutaway.errors import CheckError
+from cutaway.vocabulary import VALUES
+
+runner = CliRunner()
+
+
+def run(*words: str, status: int = 0, stdin: str | None = None) -> tuple[str, str]:
+    result = runner.invoke(app, list(words), input=stdin, env={"COLUMNS": "100"})
+    assert result.exit_code == status, result.output
+    return result.stdout, result.stderr
+
+
+def test_version() -> None:
+    assert run("--version") == (f"cutaway {__version__}\n", "")
+
+
+def test_help_names_every_command() -> None:
+    out, _ = run("--help")
+    for command in ("demo", "show", "support", "check", "read"):
+        assert f"  {command} " in out
+
+
+@pytest.mark.parametrize("name", ["microsoft/phi-1", "microsoft/phi-1_5", "microsoft/phi-2"])
+def test_show_needs_no_weights(name: str) -> None:
+    out, _ = run("show", name)
+    assert out.startswith(name)
+    assert "x PhiDecoderLayer" in out
+    assert "no weights loaded" in out
+
+
+def test_show_takes_dtype_and_attention() -> None:
+    out, _ = run("show", "microsoft/phi-2", "--dtype", "bfloat16", "--attn", "eager")
+    assert "bfloat16, eager attention" in out
+
+
+def test_support_as_a_table_and_as_data(tiny_folder: str) -> None:
+    out, _ = run("support", tiny_folder)
+    assert "layer_mid" in out
+    assert "not here (1)" in out
+    out, _ = run("support", tiny_folder, "--json")
+    rows = {row["value"]: row for row in json.loads(out)["values"]}
+    assert list(rows) == list(VALUES)
+    assert rows["layer_output"]["layers"] == [0, 1, 2]
+    assert not rows["layer_mid"]["available"]
+
+
+def test_check_says_what_was_checked(tiny_folder: str) -> None:
+    out, _ = run("check", tiny_folder)
+    assert "keeps the standard vocabulary" in out
+    out, _ = run("check", "microsoft/phi-2", "--shapes-only")
+    assert "every value has the shape of its layout" in out
+
+
+def test_a_check_that_fails_ends_with_status_1(tiny_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(subject: object) -> None:
+        raise CheckError("`layers.1.mlp.mlp_output` differs by 0.5.")
+
+    monkeypatch.setattr("cutaway.model.standardized.check", fail)
+    _, err = run("check", tiny_folder, status=1)
+    assert err == "error: `layers.1.mlp.mlp_output` differs by 0.5.\n"
+
+
+def test_read_prints_figures_of_what_the_model_computes(tiny_folder: str) -> None:
+    out, _ = run("read", tiny_folder, "def f():", "logits", "input_size", "layers.1.self_attn.attention_scores")
+    hf = AutoModelForCausalLM.from_pretrained(tiny_folder)
+    ids = AutoTokenizer.from_pretrained(tiny_folder)("def f():", return_tensors="pt")["input_ids"]
+    logits = hf(ids).logits.detach().double()
+    (row,) = [line.split() for line in out.split("\n") if line.startswith("logits")]
+    assert row[:4] == ["logits", "Logits", "1×8×264", "float32"]
+    expected = (logits.mean(), logits.std(correction=0), logits.min(), logits.max())
+    assert row[4:] == [f"{float(figure):.4g}" for figure in expected]
+    assert "[1, 8]" in out
+    assert "The figures leave out 84 masked entries." in out  # 3 heads, 8 * 7 / 2 pairs that look ahead
+
+
+def test_read_takes_a_prompt_from_standard_input(tiny_folder: str) -> None:
+    told, _ = run("read", tiny_folder, "x = 1", "logits")
+    piped, _ = run("read", tiny_folder, "-", "logits", stdin="x = 1")
+    assert piped == told
+
+
+def test_read_writes_tensors_of_their_own(tiny_folder: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.safetensors"
+    run("read", tiny_folder, "abc", "mlp_norm_output", "attention_premix", "input_size", "-o", str(file))
+    with safe_open(file, "pt") as stored:
+        assert stored.metadata() == {"model": tiny_folder, "prompt": "abc"}
+        premix = stored.get_tensor("layers.2.self_attn.attention_premix")
+        assert premix.shape == (1, 3, 3, 8)
+        assert premix.dtype == torch.float32
+        assert stored.get_tensor("input_size").tolist() == [1, 3]
+        assert len(list(stored.keys())) == 7
+    assert [path.name for path in tmp_path.iterdir()] == ["values.safetensors"]
+
+
+def test_read_leaves_nothing_of_a_file_that_it_could_not_write(tiny_folder: str, tmp_path: Path) -> None:
+    (tmp_path / "taken.safetensors").mkdir()
+    _, err = run("read", tiny_folder, "abc", "logits", "-o", str(tmp_path / "taken.safetensors"), status=1)
+    assert "cannot be written" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("show", "phi-2"), "Did you mean 'microsoft/phi-2'?"),
+        (("show", "./nowhere"), "there is no folder ./nowhere"),
+        (("read", "phi-mini", "x", "logits", "-o", "values.pt"), "name the file values.safetensors, not values.pt"),
+        (("read", "phi-mini", "x", "logits", "-o", "none/x.safetensors"), "there is no folder none"),
+    ],
+)
+def test_errors_are_one_message_and_status_1(words: tuple[str, ...], told: str) -> None:
+    out, err = run(*words, status=1)
+    assert not out
+    assert err.startswith("error: ")
+    assert told in err
+    assert "Traceback" not in err
+
+
+def test_a_name_that_matches_nothing_and_an_empty_prompt(tiny_folder: str) -> None:
+    _, err = run("read", tiny_folder, "x", "mlp_ouput", status=1)
+    assert "Did you mean 'mlp_output'" in err
+    _, err = run("read", tiny_folder, "", "logits", status=1)
+    assert "the prompt is empty" in err
+
+
+def test_debug_shows_the_traceback() -> None:
+    _, err = run("show", "phi-2", "--debug", status=1)
+    assert err.startswith("Traceback")
+    assert "LoadError" in err
+
+
+def test_an_unknown_dtype_is_a_usage_error() -> None:
+    _, err = run("show", "microsoft/phi-2", "--dtype", "float12", status=2)
+    assert "float12" in err
+
+
+def test_interrupting_ends_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cutaway.cli.options.open_model", interrupt)
+    run("show", "microsoft/phi-2", status=130)
