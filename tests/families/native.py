@@ -1,0 +1,212 @@
+"""The families' own modules, written out by hand from transformers' source, and what a raw hook sees there.
+
+Nothing of Cutaway is used. What is inside attention is seen by an attention function of our own, which takes its steps
+in transformers' order, so that it agrees with eager attention bit for bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
+
+Edit = Callable[[Tensor], Tensor | None]
+
+INTERIOR = ("queries", "keys", "values", "scores", "probabilities", "head_outputs")
+INTERIOR = tuple(f"attention_{name}" for name in INTERIOR)
+STEPS = INTERIOR[3:5]
+"""What exists only where attention is taken step by step."""
+
+
+class Native(NamedTuple):
+    """A family's own names, and the sum by which its block makes its output, in its own order."""
+
+    embed: str
+    layers: str
+    norm: str
+    attention: str
+    norm_1: str
+    norm_2: str
+    o_proj: str
+    activation: str
+    down: str
+    sums: Callable[[Tensor, Tensor, Tensor], Tensor]
+    sequential: bool = True
+
+
+_NEOX = ("gpt_neox.embed_in", "gpt_neox.layers", "gpt_neox.final_layer_norm", "attention", "input_layernorm")
+_NEOX += ("post_attention_layernorm", "dense", "act", "dense_4h_to_h")
+
+NATIVE: dict[str, Native] = {
+    "llama": Native(
+        *("model.embed_tokens", "model.layers", "model.norm", "self_attn", "input_layernorm"),
+        *("post_attention_layernorm", "o_proj", "act_fn", "down_proj"),
+        sums=lambda x, attention, mlp: (x + attention) + mlp,
+    ),
+    "gpt2": Native(
+        *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
+        sums=lambda x, attention, mlp: (attention + x) + mlp,
+    ),
+    "neox": Native(*_NEOX, sums=lambda x, attention, mlp: mlp + attention + x, sequential=False),
+    "neox-sequential": Native(*_NEOX, sums=lambda x, attention, mlp: mlp + (attention + x)),
+}
+
+
+def native(kind: str) -> Native:
+    """The names of a kind of `tests.families.models.CONFIGS`."""
+    return NATIVE[kind] if kind in NATIVE else NATIVE[kind.partition("-")[0]]
+
+
+class Parts:
+    """The modules of one layer and of the model around it."""
+
+    def __init__(self, hf: PreTrainedModel, kind: str, layer: int) -> None:
+        names = native(kind)
+        self.embed = hf.get_submodule(names.embed)
+        self.block = hf.get_submodule(f"{names.layers}.{layer}")
+        self.norm = hf.get_submodule(names.norm)
+        self.head = hf.get_submodule("lm_head")
+        self.attention = self.block.get_submodule(names.attention)
+        self.norm_1, self.norm_2 = (self.block.get_submodule(name) for name in (names.norm_1, names.norm_2))
+        self.mlp = self.block.get_submodule("mlp")
+        self.o_proj = self.attention.get_submodule(names.o_proj)
+        self.activation = self.mlp.get_submodule(names.activation)
+        self.down = self.mlp.get_submodule(names.down)
+
+
+@contextlib.contextmanager
+def hooked(hf: PreTrainedModel, kind: str, name: str, layer: int, edit: Edit) -> Iterator[None]:
+    """Applies `edit` to a value outside the attention function, by one raw hook."""
+    parts = Parts(hf, kind, layer)
+    outputs = {
+        "token_embeddings": parts.embed,
+        "attention_norm_output": parts.norm_1,
+        "attention_output": parts.attention,
+        "mlp_norm_output": parts.norm_2,
+        "mlp_activation": parts.activation,
+        "mlp_output": parts.mlp,
+        "layer_output": parts.block,
+        "final_norm_output": parts.norm,
+        "lm_head_output": parts.head,
+    }
+    inputs = {
+        "layer_input": parts.block,
+        "mlp_input": parts.mlp,
+        "mlp_neurons": parts.down,
+        "attention_premix": parts.o_proj,
+    }
+
+    def instead(value: Tensor) -> Tensor:
+        new = edit(value)
+        return value if new is None else new
+
+    def on_output(_module: nn.Module, _args: Any, output: Any) -> Any:
+        if isinstance(output, tuple):
+            return (instead(output[0]), *output[1:])
+        if not isinstance(output, Tensor):
+            output.logits = instead(output.logits)
+            return output
+        return instead(output)
+
+    def on_input(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        if name == "attention_premix":
+            heads = args[0].unflatten(-1, (hf.config.num_attention_heads, -1))
+            return (instead(heads).flatten(-2),)
+        return (instead(args[0]), *args[1:])
+
+    def on_keyword(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, name: instead(kwargs[name])}
+
+    def on_mid(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        args[0].copy_(instead(args[0]))
+
+    if name in outputs:
+        handle = outputs[name].register_forward_hook(on_output)
+    elif name in inputs:
+        handle = inputs[name].register_forward_pre_hook(on_input)
+    elif name == "layer_mid":
+        handle = parts.norm_2.register_forward_pre_hook(on_mid)
+    elif name == "logits":
+        handle = hf.register_forward_hook(on_output)
+    else:
+        handle = hf.register_forward_pre_hook(on_keyword, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def inside_attention(hf: PreTrainedModel, name: str, layer: int, edit: Edit) -> Iterator[None]:
+    """Applies `edit` to a value inside one layer's attention, which is run step by step where the value is a step."""
+    kernel = hf.config._attn_implementation
+
+    def attention(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, **kwargs: Any
+    ) -> tuple[Tensor, None]:
+        def at(which: str, tensor: Tensor) -> Tensor:
+            new = edit(tensor) if (f"attention_{which}", module.layer_idx) == (name, layer) else None
+            return tensor if new is None else new
+
+        query, key, value = at("queries", query), at("keys", key), at("values", value)
+        if kernel != "eager" and (name not in STEPS or module.layer_idx != layer):
+            result, _ = sdpa_attention_forward(module, query, key, value, mask, scaling=scaling, **kwargs)
+            return at("head_outputs", result), None
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = repeat_kv(key, groups), repeat_kv(value, groups)
+        scores = at("scores", torch.matmul(query, key.transpose(2, 3)) * scaling + _additive(mask, query))
+        pattern = at("probabilities", scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype))
+        return at("head_outputs", torch.matmul(pattern, value).transpose(1, 2).contiguous()), None
+
+    masks = AttentionMaskInterface._global_mapping
+    AttentionInterface.register("by hand", attention)
+    AttentionMaskInterface.register("by hand", masks[kernel])
+    hf.config._attn_implementation_internal = "by hand"
+    try:
+        yield
+    finally:
+        hf.config._attn_implementation_internal = kernel
+        del AttentionInterface._global_mapping["by hand"], masks["by hand"]
+
+
+def _additive(mask: Tensor | None, query: Tensor) -> Tensor:
+    if mask is None:
+        mask = torch.ones(query.shape[2], query.shape[2], dtype=torch.bool).tril()[None, None]
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
+
+
+def edited_logits(
+    hf: PreTrainedModel, kind: str, inputs: dict[str, Tensor], name: str, layer: int, edit: Edit
+) -> Tensor:
+    """The plain model's logits where one value is edited as the pass comes by it."""
+    within = inside_attention(hf, name, layer, edit) if name in INTERIOR else hooked(hf, kind, name, layer, edit)
+    any_hf: Any = hf
+    with torch.no_grad(), within:
+        return any_hf(**inputs).logits
+
+
+def value(hf: PreTrainedModel, kind: str, inputs: dict[str, Tensor], name: str, layer: int) -> Tensor:
+    """One value of the plain model."""
+    seen: list[Tensor] = []
+    edited_logits(hf, kind, inputs, name, layer, lambda tensor: seen.append(tensor.clone()))
+    assert len(seen) == 1
+    return seen[0]
+
+
+def path_of(name: str, layer: int) -> str:
+    """A value's path, written out by hand from the specification."""
+    if name in ("input_ids", "attention_mask", "token_embeddings", "final_norm_output", "lm_head_output", "logits"):
+        return name
+    if name.startswith("attention_") and name != "attention_norm_output":
+        return f"layers.{layer}.self_attn.{name}"
+    if name.startswith("mlp_") and name not in ("mlp_norm_output", "mlp_input"):
+        return f"layers.{layer}.mlp.{name}"
+    return f"layers.{layer}.{name}"
