@@ -216,7 +216,7 @@ class StandardizedTransformer(ValueHost):
             UnavailableValueError: this model does not have the value; the message says why.
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
-        paths = self._select(selectors or ["*"])
+        paths = self._select(selectors if names else ["*"])
         inputs = {**self._inputs(prompt, attention_mask), **forward}
         self._subject.bring_weights()
         return read(self._subject, inputs, paths)

@@ -13,6 +13,7 @@ the body is no part of any pass.
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -180,10 +181,26 @@ class ForwardPass:
         assert running is not None
         running.parent = greenlet.getcurrent()
         switch = Switch(self._state, self._guard)
+        tracer = _one_stack_tracer()
+        if tracer is not None:
+            sys.settrace(None)
         try:
             return enter(running)
         finally:
+            if tracer is not None:
+                sys.settrace(tracer)
             self._state, self._guard = switch.back(), switch.guard
+
+
+def _one_stack_tracer() -> Any:
+    """The tracer in force, if it is coverage's and takes all that runs in a thread for one stack.
+
+    It would lose lines of the body after a switch, so it sees the body alone; with `concurrency = ["greenlet", "thread"]`
+    in its configuration it tells stacks apart, and sees the pass too.
+    """
+    tracer: Any = sys.gettrace()
+    owner = getattr(tracer, "__self__", tracer)
+    return tracer if getattr(owner, "concur_id_func", tracer) is None else None
 
 
 def _leave_as_it_is(_module: nn.Module, _args: Any, _output: Any) -> None:
