@@ -187,6 +187,8 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
     arguments = _without_none(dtype=options.dtype, attn_implementation=options.attn_implementation)
     if not options.allow_pickle:
         arguments["use_safetensors"] = True
+    if "ignore_mismatched_sizes" not in options.extra:
+        arguments["ignore_mismatched_sizes"] = True  # so that they are in the report, and refused here by name
     try:
         with _quiet(place == str(data_folder(BUILT_IN))):
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -202,6 +204,13 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
     except (OSError, ValueError, RuntimeError) as error:
         raise LoadError(f"the weights of {name} cannot be loaded: {_first_line(error)}") from error
     hf, report = loaded
+    mismatched = [] if options.extra.get("ignore_mismatched_sizes") else sorted(report["mismatched_keys"])
+    if mismatched:
+        key, stored, expected = mismatched[0]
+        raise LoadError(
+            f"the weights of {name} do not fit its config: `{key}` is {list(stored)} in the file and {list(expected)} "
+            f"by the config{f', and {len(mismatched) - 1} more' if mismatched[1:] else ''}."
+        )
     missing, surplus = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
     if missing:
         raise LoadError(f"the weights of {name} lack {_some(missing)}; transformers would fill them at random.")

@@ -343,13 +343,14 @@ class StandardizedTransformer(ValueHost):
     def _select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
         for selector in selectors:
             name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
-            if name in VALUES and not VALUES[name].derived and name not in self._subject.family.values:
+            if name in VALUES and not self._subject.has_site(name):
                 raise UnavailableValueError(f"{selector} does not exist here. {self._subject.why_unavailable(name)}")
         return select_paths(list(selectors), self._subject.value_paths)
 
     def _function_edits(
         self, functions: Mapping[str, ValueFunction], positions: Positions, step: int | None
     ) -> list[FunctionEdit]:
+        self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
         if step is not None:
             if positions is not None:
                 raise InputError("give `positions` or `step`, not both.")

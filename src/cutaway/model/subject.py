@@ -22,6 +22,7 @@ from cutaway.model.survey import Survey, survey
 from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.tracing.source import innermost, source_of
+from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Subject:
         return survey(self.hf, self.family, self.sizes)
 
     def make_survey(self) -> None:
-        """Makes the survey now, before a pass attaches anything to the model of which the survey copies the structure."""
+        """Makes the survey now, before a pass attaches anything to the model of which the survey copies the
+        structure."""
         self.survey  # noqa: B018
 
     # Paths: standard ones, as a user writes them, and the family's own.
@@ -131,13 +133,26 @@ class Subject:
 
     def _find(self, path: ValuePath) -> Address:
         site = self.family.values.get(path.name)
-        if site is None:
+        if site is None or not self.has_site(path.name):
             raise UnavailableValueError(f"{path} does not exist here. {self.why_unavailable(path.name)}")
         value = path.value
         own = self.host_path(value.host, path.layer)
         if site.module:
             own = self.module_path(value.host, path.layer, site.module)
         return self._bind(str(path), value, own, site.moment, site.slot)
+
+    @cached_property
+    def processes(self) -> int:
+        """Over how many processes tensor parallelism has spread the weights."""
+        return int(getattr(self.hf, "tp_size", None) or 1) if is_sharded(self.hf) else 1
+
+    def has_site(self, name: str) -> bool:
+        """Whether a value is derived, or has a site here that shows it whole."""
+        value = VALUES[name]
+        return value.derived or (name in self.family.values and not self._is_spread(value))
+
+    def _is_spread(self, value: Value) -> bool:
+        return self.processes > 1 and not _SPLIT_AXES.isdisjoint(value.layout.axes)
 
     def comes_before(self, one: Address, other: Address) -> bool:
         """Whether a pass is certainly past `one` when it waits at `other`."""
@@ -184,13 +199,18 @@ class Subject:
 
     def why_unavailable(self, name: str) -> str:
         """Why this model lacks a value of the vocabulary."""
+        if self._is_spread(VALUES[name]):
+            return (
+                f"Tensor parallelism has spread it over {self.processes} processes, each of which holds a part of its "
+                "heads or neurons. Load the model without a tensor parallel plan to have it whole."
+            )
         stated = self.family.unavailable.get(name)
         return stated or f"The family file of {self.family.name} has no site for `{name}`."
 
     @cached_property
     def value_paths(self) -> list[ValuePath]:
         """The paths of all values that this model has, derived ones among them, in the order of its pass."""
-        names = [name for name, value in VALUES.items() if value.derived or name in self.family.values]
+        names = [name for name in VALUES if self.has_site(name)]
         paths = [path for path in all_paths(self.sizes["num_layers"], names) if self.is_available(path)]
         return sorted(paths, key=self.rank)
 
@@ -230,5 +250,8 @@ def operation_rank(address: Address) -> tuple[int, ...]:
     index = source[address.moment.chain[0]].index
     return (index, int(address.moment.edge == "exit" and len(address.moment.chain) == 1))
 
+
+_SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
+"""The axes that tensor parallelism splits."""
 
 _SUBLAYER = {"attention": "self_attn", "mlp": "mlp"}

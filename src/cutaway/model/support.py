@@ -90,7 +90,7 @@ def describe_load(subject: Subject) -> str:
 
 def _row(subject: Subject, value: Value) -> SupportRow:
     layers = range(subject.sizes["num_layers"]) if value.host != "model" else [None]
-    has_site = value.derived or value.name in subject.family.values
+    has_site = subject.has_site(value.name)
     present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
     if value.derived:
         where = "derived from " + " and ".join(f"`{source}`" for source in SOURCES[value.name] or ("input_ids",))

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,9 @@ class AttentionInterior:
     _lock = threading.Lock()
     _taps: ClassVar[weakref.WeakKeyDictionary[nn.Module, list[Tap]]] = weakref.WeakKeyDictionary()
     _configs: ClassVar[dict[int, int]] = {}
-    _implementations: ClassVar[dict[str, int]] = {}
+    _originals: ClassVar[dict[int, str]] = {}
+    in_force: ClassVar[dict[str, int]] = {}
+    """How many configs are under our name for each implementation."""
 
     @classmethod
     def tap(cls, module: nn.Module, moment: Moment, callback: Callable[[Any], Any], answers: Callable[[], bool]) -> Tap:
@@ -104,26 +106,61 @@ class AttentionInterior:
     def _come_in_force(cls, config: Any) -> None:
         from transformers import AttentionInterface, AttentionMaskInterface
 
-        original = config._attn_implementation
-        if cls._implementations.setdefault(original, 0) == 0:
+        original = cls._originals[id(config)] = str(config._attn_implementation)
+        if original not in cls.in_force:
             AttentionInterface.register(PREFIX + original, partial(_attention, original))
             masks = AttentionMaskInterface._global_mapping
             if original in masks:
                 AttentionMaskInterface.register(PREFIX + original, masks[original])
-        cls._implementations[original] += 1
-        config._attn_implementation_internal = PREFIX + original
+        cls.in_force[original] = cls.in_force.get(original, 0) + 1
+        config._attn_implementation_internal = _Name(original)
 
     @classmethod
     def _go_out_of_force(cls, config: Any) -> None:
         from transformers import AttentionInterface, AttentionMaskInterface
 
-        original = config._attn_implementation.removeprefix(PREFIX)
-        config._attn_implementation_internal = original
-        cls._implementations[original] -= 1
-        if cls._implementations[original] == 0:
-            del cls._implementations[original]
+        original = cls._originals.pop(id(config))
+        if isinstance(config._attn_implementation, _Name):
+            config._attn_implementation_internal = original
+        cls.in_force[original] -= 1
+        if cls.in_force[original] == 0:
+            del cls.in_force[original]
             AttentionInterface._global_mapping.pop(PREFIX + original, None)
             AttentionMaskInterface._global_mapping.pop(PREFIX + original, None)
+
+
+class _Name(str):
+    """Our name in a config: in transformers' registries it finds our function while that is in force, then the real one.
+
+    A forward of another thread may have read it from the config a moment before the last tap went. A copy of a config is
+    under the real name.
+    """
+
+    __slots__ = ("_original", "_ours")
+
+    def __new__(cls, original: str) -> Self:
+        name = super().__new__(cls, PREFIX + original)
+        name._ours = PREFIX + original
+        name._original = original
+        return name
+
+    def _now(self) -> str:
+        return self._ours if self._original in AttentionInterior.in_force else self._original
+
+    def __hash__(self) -> int:
+        return hash(self._now())
+
+    def __eq__(self, other: object) -> bool:
+        return self._now() == other
+
+    def __ne__(self, other: object) -> bool:
+        return self._now() != other
+
+    def __deepcopy__(self, memo: Any) -> str:
+        return self._original
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (str, (self._original,))
 
 
 def _config(module: nn.Module) -> Any:

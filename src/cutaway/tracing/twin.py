@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -19,6 +20,9 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
     The copy is of this model as it stands, with modules that were exchanged or packed, not of its class. Hooks are not
     even copied: what they belong to may be large, or refuse.
     """
+    if is_sharded(model):
+        with torch.device("meta"):
+            return type(model)._from_config(copy.deepcopy(model.config)).eval()
     memo: dict[int, object] = {}
     for parameter in model.parameters():
         memo[id(parameter)] = nn.Parameter(_on_meta(parameter), requires_grad=False)
@@ -35,6 +39,11 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
         for name in _PUT_ON_ONE_MODULE:
             module.__dict__.pop(name, None)
     return twin
+
+
+def is_sharded(model: PreTrainedModel) -> bool:
+    """Whether a model's weights are spread over several processes by tensor parallelism."""
+    return any(hasattr(parameter, "placements") for parameter in model.parameters())
 
 
 def _on_meta(tensor: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import shutil
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -49,12 +48,18 @@ class SupportTable:
             yield _layouts(support)
         if notes:
             yield Text()
-        for note, number in notes.items():
-            yield Padding(Text.assemble(f"({number}) ", prose(note)), (0, 0, 0, 2))
+            yield _numbered(notes)
 
 
 _WIDE = 100
 """From this width on each row has room for axes; below it rows name their layout, and a legend gives its axes."""
+
+
+def _numbered(notes: dict[str, int]) -> Table:
+    listed = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
+    for note, number in notes.items():
+        listed.add_row(f"  ({number})", prose(note))
+    return listed
 
 
 def _layouts(support: Support) -> Table:
