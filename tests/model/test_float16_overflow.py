@@ -28,7 +28,9 @@ def overflowing(attention: str) -> PhiForCausalLM:
 
 
 def products(model: StandardizedTransformer, layer: int) -> torch.Tensor:
-    found = model.read(tiny.IDS, f"layers.{layer}.self_attn.attention_queries", f"layers.{layer}.self_attn.attention_keys")
+    found = model.read(
+        tiny.IDS, f"layers.{layer}.self_attn.attention_queries", f"layers.{layer}.self_attn.attention_keys"
+    )
     queries, keys = (tensor.double() for tensor in found.values())
     return queries @ keys.repeat_interleave(tiny.HEADS // keys.shape[1], 1).mT
 

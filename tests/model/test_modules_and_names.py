@@ -166,7 +166,12 @@ def test_assigning_to_an_unknown_name_is_refused() -> None:
 @pytest.mark.parametrize("host", ["model", "layer", "attention", "mlp"])
 def test_dir_lists_values_and_modules(host: str) -> None:
     model = tiny.shared()
-    hosts = {"model": model, "layer": model.layers[0], "attention": model.layers[0].self_attn, "mlp": model.layers[0].mlp}
+    hosts = {
+        "model": model,
+        "layer": model.layers[0],
+        "attention": model.layers[0].self_attn,
+        "mlp": model.layers[0].mlp,
+    }
     expected = {
         "model": {"logits", "lm_head", "norm", "num_heads"},
         "layer": {"layer_output", "mlp"},
@@ -196,7 +201,12 @@ def test_a_model_whose_linear_layers_are_packed_has_all_its_values(packed: str) 
 
     hf = tiny.fresh()
     for block in hf.model.layers:
-        for owner, name in ((block.self_attn, "q_proj"), (block.self_attn, "dense"), (block.mlp, "fc1"), (block.mlp, "fc2")):
+        for owner, name in (
+            (block.self_attn, "q_proj"),
+            (block.self_attn, "dense"),
+            (block.mlp, "fc1"),
+            (block.mlp, "fc2"),
+        ):
             setattr(owner, name, Packed(getattr(owner, name)))
     model = StandardizedTransformer(hf)
     found = model.read(tiny.IDS)

@@ -39,7 +39,9 @@ def test_without_names_everything_is_read_in_the_order_of_the_pass() -> None:
     assert set(found) == expected | {"input_size", "next_token_probs"}
     order = list(found)
     assert order.index("layers.0.layer_output") < order.index("layers.1.layer_input") < order.index("logits")
-    assert order.index("layers.1.self_attn.attention_scores") < order.index("layers.1.self_attn.attention_probabilities")
+    assert order.index("layers.1.self_attn.attention_scores") < order.index(
+        "layers.1.self_attn.attention_probabilities"
+    )
 
 
 def test_derived_values_are_read_beside_the_others() -> None:

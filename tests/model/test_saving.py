@@ -46,7 +46,11 @@ ROOT = Path(__file__).parents[2]
 
 def in_a_process(arguments: list[str], tmp_path: Path, text: str | None = None) -> str:
     command = [sys.executable, "-W", "error", *arguments]
-    environment = {"PYTHONPATH": f"{ROOT}:{':'.join(filter(None, sys.path))}", "PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1"}
+    environment = {
+        "PYTHONPATH": f"{ROOT}:{':'.join(filter(None, sys.path))}",
+        "PATH": "/usr/bin:/bin",
+        "HF_HUB_OFFLINE": "1",
+    }
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=120, check=False
     )

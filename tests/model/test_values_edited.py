@@ -70,7 +70,7 @@ def test_an_edit_is_the_same_edit_made_by_a_raw_hook(name: str, attention: str, 
     for dtype in DTYPES:
         hf, model = tiny.plain("P-gqa", attention, dtype), tiny.shared("P-gqa", attention, dtype)
         inputs = {key: tensor.clone() for key, tensor in tiny.LEFT_PADDED.items()}
-        expected = raw.edited_logits(hf, inputs, name, 1, lambda value: nudged(name, value))  # noqa: B023
+        expected = raw.edited_logits(hf, inputs, name, 1, lambda value: nudged(name, value))
         before = tiny.logits_of(hf, tiny.LEFT_PADDED)
         assert before.isfinite().all()
         ours = edit(model, name, 1)

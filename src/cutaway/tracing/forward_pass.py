@@ -195,8 +195,8 @@ class ForwardPass:
 def _one_stack_tracer() -> Any:
     """The tracer in force, if it is coverage's and takes all that runs in a thread for one stack.
 
-    It would lose lines of the body after a switch, so it sees the body alone; with `concurrency = ["greenlet", "thread"]`
-    in its configuration it tells stacks apart, and sees the pass too.
+    It would lose lines of the body after a switch, so it sees the body alone. With `concurrency = ["greenlet",
+    "thread"]` in its configuration it tells stacks apart, and sees the pass too.
     """
     tracer: Any = sys.gettrace()
     owner = getattr(tracer, "__self__", tracer)

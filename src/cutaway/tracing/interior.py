@@ -130,10 +130,11 @@ class AttentionInterior:
 
 
 class _Name(str):
-    """Our name in a config: in transformers' registries it finds our function while that is in force, then the real one.
+    """Our name in a config: in transformers' registries it finds our function while that is in force, and then the
+    real one.
 
-    A forward of another thread may have read it from the config a moment before the last tap went. A copy of a config is
-    under the real name.
+    A forward of another thread may have read it from the config a moment before the last tap went. A copy of a config
+    is under the real name.
     """
 
     __slots__ = ("_original", "_ours")

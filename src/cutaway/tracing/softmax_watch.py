@@ -63,7 +63,8 @@ def report_overflow(module: nn.Module, query: Tensor, key: Tensor, scores: Tenso
         f"layer {getattr(module, 'layer_idx', '?')}: attention_scores are not finite. The largest product of a query "
         f"and a key is {largest:.3g}, and {str(scores.dtype).removeprefix('torch.')} ends at "
         f"{torch.finfo(scores.dtype).max:.3g}; eager attention multiplies before it scales. Load the model with "
-        "attn_implementation='sdpa', under which Cutaway computes the same scores in float32, or with dtype=torch.bfloat16.",
+        "attn_implementation='sdpa', under which Cutaway computes the same scores in float32, or with "
+        "dtype=torch.bfloat16.",
         NonFiniteWarning,
         stacklevel=2,
     )
