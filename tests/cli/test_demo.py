@@ -104,4 +104,4 @@ def test_bars() -> None:
 
 def test_the_heatmap_is_a_triangle_that_names_what_is_looked_at() -> None:
     text = heatmap([[1.0, 0, 0], [0.3, 0.7, 0], [0.01, 0.09, 0.9]], ["a", "bc", "d"], named_from=2).plain
-    assert text.split("\n") == ["     b", "   a c d", " a ██", "bc ▒▒▓▓", " d  .░░██  → d 0.90"]
+    assert text.split("\n") == ["      b", "    a c d", " a ██", "bc ▒▒▓▓", " d  .░░██  → d 0.90"]

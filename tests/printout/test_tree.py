@@ -40,6 +40,7 @@ def test_layers_of_equal_structure_are_one_node() -> None:
 def test_a_layer_whose_modules_have_other_shapes_stands_by_itself() -> None:
     hf = tiny()
     hf.model.layers[2].mlp.fc1 = nn.Linear(24, 50)
+    hf.model.layers[2].mlp.fc2 = nn.Linear(50, 24)
     first, other = layers_of(hf).children
     assert (first.key, other.key) == ("0-1, 3", "2")
     assert "mlp.fc1" in other.differs

@@ -6,6 +6,7 @@ the commands, so that `cutaway --help` is there at once.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -36,11 +37,17 @@ for command in (demo, show, support, check, read):
 
 
 def main() -> None:
-    """The entry point. Characters that the terminal's encoding lacks are replaced, so that printing cannot fail."""
+    """The entry point.
+
+    Characters that the terminal's encoding lacks are replaced, so that printing cannot fail, and transformers' progress
+    bars are left out where nobody watches them.
+    """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     app(prog_name="cutaway")
 
 
