@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutaway import StandardizedTransformer
-from cutaway.errors import CutawayError, UnknownValueError
+from cutaway.errors import CutawayError, OrderError, UnavailableValueError, UnknownValueError
 from tests import raw, tiny
 
 
@@ -212,3 +212,30 @@ def test_a_model_whose_linear_layers_are_packed_has_all_its_values(packed: str) 
     found = model.read(tiny.IDS)
     assert len(found) == 8 + 16 * tiny.LAYERS
     torch.testing.assert_close(found["logits"], tiny.logits_of(hf), atol=1e-4, rtol=1e-4)
+
+
+def test_a_module_exchanged_after_the_model_was_opened_is_reported_and_opening_again_finds_it() -> None:
+    hf = tiny.fresh()
+    model = StandardizedTransformer(hf, check=False)
+    model.read(tiny.IDS, "logits")
+    hf.model.layers[1].mlp.fc2 = torch.nn.Linear(128, 32)
+    for names in (["layers.1.mlp.mlp_neurons"], ["*"]):
+        with pytest.raises(
+            UnavailableValueError, match=r"did not come by `layers\.1\.mlp\.mlp_neurons`.*open it again"
+        ):
+            model.read(tiny.IDS, *names)
+    with pytest.raises(OrderError, match="open it again"), model.trace(tiny.IDS):
+        model.layers[1].mlp.mlp_neurons
+    again = StandardizedTransformer(hf).read(tiny.IDS, "layers.1.mlp.mlp_neurons")
+    expected = raw.value(hf, tiny.as_inputs(tiny.IDS), "mlp_neurons", 1)
+    assert torch.equal(again["layers.1.mlp.mlp_neurons"], expected)
+
+
+def test_the_implementation_and_the_dtype_may_change_after_the_model_was_opened() -> None:
+    hf = tiny.fresh()
+    model = StandardizedTransformer(hf)
+    hf.set_attn_implementation("eager")
+    assert torch.equal(model.read(tiny.IDS)["logits"], tiny.logits_of(hf))
+    hf.to(torch.bfloat16)
+    assert torch.equal(model.read(tiny.IDS)["logits"], tiny.logits_of(hf))
+    assert model.dtype == torch.bfloat16

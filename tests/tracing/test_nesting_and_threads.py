@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -190,3 +191,20 @@ def test_function_hooks_of_one_thread_leave_another_alone() -> None:
         assert not torch.equal(tiny.logits_of(hf, ONE), before)
     assert all(torch.equal(logits, before) for logits in seen)
     assert len(seen) == 2
+
+
+def test_tasks_of_an_event_loop_trace_one_model_in_turns() -> None:
+    model = tiny.shared()
+
+    async def task(ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        with model.trace(ids):
+            first = model.layers[0].layer_output
+            await asyncio.sleep(0)
+            return first, model.logits
+
+    async def both() -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return await asyncio.gather(task(ONE), task(OTHER))
+
+    for ids, (first, logits) in zip((ONE, OTHER), asyncio.run(both()), strict=True):
+        assert torch.equal(first, expected(ids, "layer_output", 0))
+        assert torch.equal(logits, tiny.logits_of(tiny.plain(), ids))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from cutaway.errors import UnavailableValueError
 from cutaway.model.address import Address
 from cutaway.model.derived import SOURCES, derive
 from cutaway.model.function_hooks import Application
@@ -40,8 +41,14 @@ def _run(subject: Subject, inputs: Mapping[str, Any], addresses: list[Address], 
             if address is not last:
                 running.attach(address.module, address.moment, _keep(address, subject, found))
         stop = running.run_to(last.module, last.moment)
-        assert stop is not None
-        _keep(last, subject, found)(stop.passing)
+        if stop is not None:
+            _keep(last, subject, found)(stop.passing)
+        for address in addresses:
+            if address.path not in found:
+                raise UnavailableValueError(
+                    f"the pass did not come by {address.describe()}. Either this call does not use it, or the module "
+                    "was exchanged after the model was opened: then open it again."
+                )
     finally:
         running.close()
         if edits is not None:

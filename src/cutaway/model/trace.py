@@ -203,7 +203,8 @@ class Trace:
             self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before
             raise OrderError(
                 f"the pass ended without reaching {address.describe()}. Either this call does not use it, or it ran "
-                f"before {before.describe() if before else 'the first value asked for'}."
+                f"before {before.describe() if before else 'the first value asked for'}, or the module was exchanged "
+                "after the model was opened: then open it again."
             )
         left = [(before.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if before else []
         self._here = address
