@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cutaway.errors import InputError
 from tests import raw, tiny
 
 PROMPTS = [[5, 9], [33, 2, 61, 17, 7], [7, 1, 40, 8, 3, 50, 4, 12]]
@@ -73,3 +74,40 @@ def test_padding_with_a_zero_id_as_the_first_token_is_told_from_a_real_zero() ->
     found = tiny.shared().read([[0, 5], [3, 0, 7], [1]], "attention_mask", "input_ids")
     assert found["attention_mask"].tolist() == [[0, 1, 1], [1, 1, 1], [0, 0, 1]]
     assert found["input_ids"].tolist() == [[0, 0, 5], [3, 0, 7], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("first", [5, 4])
+@pytest.mark.parametrize("padded", [False, True])
+def test_with_a_cache_a_pass_goes_on_where_the_last_one_ended(padded: bool, first: int, attention: str) -> None:
+    hf, model = tiny.plain("P-gqa", attention), tiny.shared("P-gqa", attention)
+    inputs = tiny.LEFT_PADDED if padded else tiny.as_inputs(tiny.IDS)
+    names = ["attention_keys", "attention_values", "attention_probabilities", "layer_output", "logits"]
+    whole = model.read(inputs, *names, "next_token_probs")
+    mask = inputs["attention_mask"]
+    real = mask[:, first:].bool()
+
+    def cache():
+        with torch.no_grad():
+            return hf(inputs["input_ids"][:, :first], attention_mask=mask[:, :first]).cache
+
+    new = inputs["input_ids"][:, first:]
+    found = model.read(new, *names, "next_token_probs", attention_mask=mask, cache=cache())
+    with torch.no_grad():
+        expected = hf(new, attention_mask=mask, cache=cache()).logits
+    if attention == "eager":
+        assert torch.equal(found["logits"], expected)
+    torch.testing.assert_close(found["logits"][real], whole["logits"][:, first:][real], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found["next_token_probs"], whole["next_token_probs"], atol=1e-5, rtol=1e-3)
+    for layer in range(tiny.LAYERS):
+        at = f"layers.{layer}.self_attn.attention_"
+        pattern = whole[at + "probabilities"][:, :, first:]
+        torch.testing.assert_close(found[at + "probabilities"], pattern, atol=1e-5, rtol=1e-3)
+        for name in ("keys", "values"):
+            ours, once = found[at + name].transpose(1, 2), whole[at + name].transpose(1, 2)
+            torch.testing.assert_close(ours[mask.bool()], once[mask.bool()], atol=1e-4, rtol=1e-4)
+    if not padded:
+        without_mask = model.read(new, "logits", cache=cache())["logits"]
+        assert torch.equal(without_mask, hf(new, cache=cache()).logits)
+        with pytest.raises(InputError, match=f"the ids are {6 - first} after {first} in the cache"):
+            model.read(new, "logits", attention_mask=mask[:, first:], cache=cache())

@@ -27,10 +27,12 @@ def prepare_inputs(
     device: torch.device,
     attention_mask: Tensor | Sequence[Any] | None = None,
     positions_from_mask: bool = False,
+    past: int = 0,
 ) -> dict[str, Tensor]:
     """The model's `input_ids` and `attention_mask`, `[batch seq]` each, on `device`, and whatever else a mapping holds.
 
     With `positions_from_mask`, rows that are padded on the left get `position_ids` too, unless the mapping holds them.
+    With `past` positions in a cache, the mask is `[batch past+seq]`: that of all positions so far.
 
     Raises:
         InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, or its ids are outside the
@@ -45,15 +47,24 @@ def prepare_inputs(
         given = rest.pop("attention_mask", None)
         attention_mask = given if attention_mask is None else attention_mask
     ids, padding = _rows(prompt, tokenizer, config)
-    _check_ids(ids, config)
-    mask = padding if attention_mask is None else _mask(attention_mask, ids)
+    _check_ids(ids, config, past)
+    if attention_mask is None:
+        mask = torch.cat([padding.new_ones(len(padding), past), padding], dim=1)
+    else:
+        mask = _mask(attention_mask, ids, past)
     rest = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in rest.items()}
     if positions_from_mask and "position_ids" not in rest:
-        rest.update(_positions(mask, device))
+        rest.update(_positions(mask, ids.shape[1], device))
     return {"input_ids": ids.to(device), "attention_mask": mask.to(device), **rest}
 
 
-def _positions(mask: Tensor, device: torch.device) -> dict[str, Tensor]:
+def cached_positions(forward: Mapping[str, Any]) -> int:
+    """How many positions the cache holds that is among a forward's arguments."""
+    cache = forward.get("cache", forward.get("past_key_values"))
+    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+
+
+def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor]:
     """`position_ids` that count from each row's first real token, where a row is padded on the left.
 
     A zero further on hides a token and moves no other, so that a mask of the caller's own leaves positions alone.
@@ -64,7 +75,7 @@ def _positions(mask: Tensor, device: torch.device) -> dict[str, Tensor]:
     if not bool(padding.any()):
         return {}
     positions = (torch.arange(mask.shape[1], device=mask.device) - padding).clamp(min=0)
-    return {"position_ids": positions.to(device)}
+    return {"position_ids": positions[:, -seq:].to(device)}
 
 
 def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor]:
@@ -142,18 +153,19 @@ def _pad_left(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(ids), torch.tensor(mask)
 
 
-def _mask(mask: Any, ids: Tensor) -> Tensor:
+def _mask(mask: Any, ids: Tensor, past: int) -> Tensor:
     mask = torch.as_tensor(mask).detach().clone()
     if mask.ndim == 1:
         mask = mask[None]
     if mask.ndim == 2 and mask.shape[0] != ids.shape[0]:
         raise InputError(f"the mask has {mask.shape[0]} rows and the ids have {ids.shape[0]}; they must agree.")
-    if mask.ndim == 2 and mask.shape[1] != ids.shape[1]:
-        raise InputError(f"the mask is {mask.shape[1]} long and the ids are {ids.shape[1]}; they must agree.")
+    if mask.ndim == 2 and mask.shape[1] != past + ids.shape[1]:
+        cached = f" after {past} in the cache" if past else ""
+        raise InputError(f"the mask is {mask.shape[1]} long and the ids are {ids.shape[1]}{cached}; they must agree.")
     return mask
 
 
-def _check_ids(ids: Tensor, config: PretrainedConfig) -> None:
+def _check_ids(ids: Tensor, config: PretrainedConfig, past: int) -> None:
     if ids.is_meta:
         return
     vocab, context = config.vocab_size, getattr(config, "max_position_embeddings", None)
@@ -163,8 +175,8 @@ def _check_ids(ids: Tensor, config: PretrainedConfig) -> None:
             f"id {low if low < 0 else high} is outside the embedding, which has {vocab} rows. "
             "Is the tokenizer this model's own?"
         )
-    if context is not None and ids.shape[1] > context:
+    if context is not None and past + ids.shape[1] > context:
         raise InputError(
-            f"the prompt is {ids.shape[1]} tokens long, and the model's context is {context}. "
+            f"the prompt is {past + ids.shape[1]} tokens long, and the model's context is {context}. "
             "Shorten it: the model has not seen positions beyond."
         )

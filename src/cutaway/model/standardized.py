@@ -18,7 +18,7 @@ from cutaway.model.checks import CheckReport, check
 from cutaway.model.function_hooks import FunctionEdit, FunctionHooks, ValueFunction, adds
 from cutaway.model.generation import Generation, pad_token
 from cutaway.model.hosts import ValueHost, refuse_derived
-from cutaway.model.inputs import Prompt, prepare_inputs
+from cutaway.model.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.model.loading import Options, Source, open_model
 from cutaway.model.positions import NewToken, Positions
 from cutaway.model.reading import read
@@ -153,7 +153,7 @@ class StandardizedTransformer(ValueHost):
             InputError: the prompt is empty, mixes kinds, or its ids do not fit the model.
             GradientError: `grad=True` under `torch.no_grad()`, or a gradient asked of a trace without it.
         """
-        return Trace(self._subject, {**self._inputs(prompt, attention_mask), **forward}, grad=grad)
+        return Trace(self._subject, {**self._inputs(prompt, attention_mask, forward), **forward}, grad=grad)
 
     def generate(
         self,
@@ -177,7 +177,7 @@ class StandardizedTransformer(ValueHost):
                 `stopping_criteria`, `logits_processor`, `streamer`, … An argument that it does not know raises there.
         """
         arguments = {**pad_token(self._subject, arguments), **arguments}
-        inputs = self._inputs(prompt, attention_mask)
+        inputs = self._inputs(prompt, attention_mask, {})  # `generate` is given the cached tokens too
         return Generation(self._subject, inputs, arguments, one_text=isinstance(prompt, str))
 
     def scan(
@@ -191,7 +191,7 @@ class StandardizedTransformer(ValueHost):
 
         Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line.
         """
-        return Scan(self._subject, {**self._inputs(prompt, attention_mask), **forward})
+        return Scan(self._subject, {**self._inputs(prompt, attention_mask, forward), **forward})
 
     def read(
         self,
@@ -217,7 +217,7 @@ class StandardizedTransformer(ValueHost):
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
         paths = self._select(selectors if names else ["*"])
-        inputs = {**self._inputs(prompt, attention_mask), **forward}
+        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
         self._subject.bring_weights()
         return read(self._subject, inputs, paths)
 
@@ -334,11 +334,14 @@ class StandardizedTransformer(ValueHost):
 
     # Names.
 
-    def _inputs(self, prompt: Prompt, attention_mask: Tensor | Sequence[Any] | None) -> dict[str, Any]:
+    def _inputs(
+        self, prompt: Prompt, attention_mask: Tensor | Sequence[Any] | None, forward: Mapping[str, Any]
+    ) -> dict[str, Any]:
         subject = self._subject
         device = subject.hf.device if subject.has_weights else torch.device("cpu")
         from_mask = subject.family.positions_from_mask
-        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask, from_mask)
+        past = cached_positions(forward)
+        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask, from_mask, past)
 
     def _select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
         for selector in selectors:
