@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +21,8 @@ from cutaway.demo.stage import Stage
 from cutaway.model import printout
 from cutaway.pictures.labels import token_label
 
-CODE = "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y ="
-"""A text whose next token stands in it already."""
+CODE = "import os\nimport sys\n\nos.path.join(os."
+"""A text whose next token stands in it already, after another `os.`"""
 
 PHRASE = "the quick brown fox saw the quick brown fox"
 """A text with a repeated phrase, none of whose other tokens occur twice."""
@@ -83,7 +84,17 @@ def _induction(stage: Stage, model: StandardizedTransformer) -> None:
     again = next(i for i, token in enumerate(ids) if token in ids[1:i])
     stage.show(heatmap(pattern.tolist(), [_label(model, token) for token in ids], named_from=again))
     stage.show(legend())
-    stage.say("Where the phrase is said again, each token looks at the one that followed it the first time.")
+    kept, repeats = _one_ahead(pattern, ids)
+    stage.say(
+        f"Where the phrase is said again, {kept} of {repeats} tokens look most at what followed them the first time."
+    )
+
+
+def _one_ahead(pattern: Tensor, ids: Sequence[int]) -> tuple[int, int]:
+    """Of how many tokens that stand before, how many look most at the one after their first place."""
+    again = [i for i, token in enumerate(ids) if token in ids[1:i]]
+    kept = sum(int(pattern[i].argmax()) == ids.index(ids[i], 1) + 1 for i in again)
+    return kept, len(again)
 
 
 def _early(stage: Stage, model: StandardizedTransformer) -> None:
@@ -91,14 +102,14 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     stage.code(steps.stop_early)
     part = partial(steps.stop_early, model, CODE)
     ran, of = count_modules(model.hf, part)
-    long = CODE * 8
+    long = CODE * 24
     ratio = time_ratio(partial(steps.stop_early, model, long), partial(_whole, model, long))
     layers = sum(1 for _ in model.layers)
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for told, share, figure in (
         ("blocks run", 1 / layers, f"1 of {layers}"),
         ("modules run", ran / of, f"{ran} of {of}, by plain torch hooks"),
-        ("time", ratio, f"{ratio:.2f} of a whole pass, measured now"),
+        ("time", ratio, f"{ratio:.2f} of a whole pass, timed now"),
     ):
         table.add_row(told, Text(bar(share, 28).replace(" ", "░"), style="magenta"), figure)
     stage.show(table)
