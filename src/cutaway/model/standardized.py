@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -177,7 +178,7 @@ class StandardizedTransformer(ValueHost):
                 `stopping_criteria`, `logits_processor`, `streamer`, … An argument that it does not know raises there.
         """
         arguments = {**pad_token(self._subject, arguments), **arguments}
-        inputs = self._inputs(prompt, attention_mask, {})  # `generate` is given the cached tokens too
+        inputs = self._inputs(prompt, attention_mask)  # `generate` is given the cached tokens too
         return Generation(self._subject, inputs, arguments, one_text=isinstance(prompt, str))
 
     def scan(
@@ -335,7 +336,10 @@ class StandardizedTransformer(ValueHost):
     # Names.
 
     def _inputs(
-        self, prompt: Prompt, attention_mask: Tensor | Sequence[Any] | None, forward: Mapping[str, Any]
+        self,
+        prompt: Prompt,
+        attention_mask: Tensor | Sequence[Any] | None,
+        forward: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         subject = self._subject
         device = subject.hf.device if subject.has_weights else torch.device("cpu")
