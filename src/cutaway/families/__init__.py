@@ -4,6 +4,7 @@
 """
 
 from cutaway.families.family import Family, Refusal, Variant
+from cutaway.families.proposal import propose
 from cutaway.families.registry import FAMILIES, family_of, register, uncovered
 
-__all__ = ["FAMILIES", "Family", "Refusal", "Variant", "family_of", "register", "uncovered"]
+__all__ = ["FAMILIES", "Family", "Refusal", "Variant", "family_of", "propose", "register", "uncovered"]

@@ -49,6 +49,6 @@ def uncovered(architecture: str, model: str = "") -> UnsupportedModelError:
     covered = ", ".join(name for family in FAMILIES.values() for name in family.architectures)
     return UnsupportedModelError(
         f"{who or f'no family file covers {architecture}'}. Covered: {covered}. To add it, write one file of names and "
-        "sites in `cutaway/families/`, as CONTRIBUTING.md tells under 'Add a family'. For a first draft of it, load the "
-        "model with transformers and say `print(cutaway.families.propose(model))`."
+        "sites in `cutaway/families/`, as CONTRIBUTING.md tells under 'Add a family'. For a first draft of it, load "
+        "the model with transformers and say `print(cutaway.families.propose(model))`."
     )
