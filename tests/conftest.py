@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported: the models are tiny, and workers share the cores
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny, and workers share the cores
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
