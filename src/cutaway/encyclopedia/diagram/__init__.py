@@ -1,0 +1,6 @@
+"""The diagram of a stack and its block, drawn from parts: no family has one of its own."""
+
+from cutaway.encyclopedia.diagram.glyph import glyph
+from cutaway.encyclopedia.diagram.stack import draw_stack
+
+__all__ = ["draw_stack", "glyph"]

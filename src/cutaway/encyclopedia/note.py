@@ -1,0 +1,145 @@
+"""A note: a statement about a family, as a function that shows it.
+
+The function takes a model, asserts what the note states and returns its figures. Its docstring is the claim, with
+places for the figures: `{blocks}` stands for the figure of that name, `{model}` for the model's name. What a page shows
+as the note's code is the source of the very function that ran.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cutaway.encyclopedia.figures import shown
+from cutaway.errors import CutawayError
+
+if TYPE_CHECKING:
+    from cutaway import StandardizedTransformer
+    from cutaway.pictures import Picture
+    from cutaway.pictures.theme import ThemeName
+
+Figures = Mapping[str, Any]
+"""What a note measured, by the names of its figures."""
+
+Check = Callable[["StandardizedTransformer"], Figures]
+"""A note's function."""
+
+Drawing = Callable[["StandardizedTransformer", "ThemeName"], "Picture"]
+"""Draws a note's picture."""
+
+
+class NoteError(CutawayError, AssertionError):
+    """A note does not hold on a model, or could not be run; the message names both and carries the traceback."""
+
+
+class DoesNotApply(Exception):
+    """Raised by a note that has nothing to say about a model; the message says why."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A figure that needs weights which are not at hand: its value, and of which model and load it was told."""
+
+    figure: str
+    value: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Note:
+    """A statement that can be run. `figures` says in words what each figure is."""
+
+    name: str
+    title: str
+    check: Check
+    figures: Mapping[str, str]
+    reported: tuple[Reported, ...] = ()
+    picture: Drawing | None = None
+
+    @property
+    def claim(self) -> str:
+        """The statement, its figures not filled in."""
+        return inspect.cleandoc(self.check.__doc__ or "")
+
+    @property
+    def source(self) -> str:
+        """The function that runs, without its decorator and its docstring, which stand on the page as text."""
+        text = textwrap.dedent(inspect.getsource(self.check))
+        function = ast.parse(text).body[0]
+        assert isinstance(function, ast.FunctionDef)
+        lines = text.splitlines()
+        start = function.body[0].end_lineno or function.lineno  # the docstring's last line
+        return "\n".join([lines[function.lineno - 1], *lines[start:]])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a note gave on a model: its figures as they are shown, or why it does not apply."""
+
+    note: Note
+    model: str
+    figures: Mapping[str, str]
+    seconds: float
+    does_not_apply: str = ""
+
+    @property
+    def claim(self) -> str:
+        """The statement with its figures; where the note does not apply, why."""
+        if self.does_not_apply:
+            return self.does_not_apply
+        return self.note.claim.format(model=self.model, **self.figures)
+
+
+def note(
+    title: str,
+    *,
+    figures: Mapping[str, str],
+    reported: Sequence[Reported] = (),
+    picture: Drawing | None = None,
+) -> Callable[[Check], Note]:
+    """Makes a note of a function that takes a model, asserts, and returns figures.
+
+    Args:
+        title: the statement in a few words.
+        figures: what each figure is that the function returns, in words.
+        reported: the same figures for models whose weights are not at hand.
+        picture: draws what one would rather look at.
+    """
+
+    def decorate(check: Check) -> Note:
+        return Note(check.__name__, title, check, figures, tuple(reported), picture)
+
+    return decorate
+
+
+def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
+    """Runs a note on a model that is called `name`.
+
+    Raises:
+        NoteError: an assertion fails, something else goes wrong, or a figure is missing.
+    """
+    import torch
+
+    started = time.perf_counter()
+    try:
+        with torch.no_grad():
+            measured = dict(note.check(model))
+        if set(measured) != set(note.figures):
+            raise KeyError(f"it promises the figures {sorted(note.figures)} and returned {sorted(measured)}")
+    except DoesNotApply as reason:
+        return Result(note, name, {}, time.perf_counter() - started, str(reason))
+    except Exception as error:
+        raise _failure(note, name, error) from error
+    told = {key: shown(measured[key]) for key in note.figures}
+    return Result(note, name, told, time.perf_counter() - started)
+
+
+def _failure(note: Note, model: str, error: Exception) -> NoteError:
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    return NoteError(f"the note '{note.title}' ({note.name}) does not hold on {model}.\n\n{trace}")

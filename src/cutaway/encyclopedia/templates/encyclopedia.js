@@ -1,0 +1,105 @@
+// Cards of a diagram, and the filter of the index. Pages are complete without it.
+
+function cards(stage) {
+  const panel = stage.querySelector(".panel");
+  const letGo = stage.querySelector(".let-go");
+  const links = [...stage.querySelectorAll("a.part")];
+  let pinned = null;
+
+  const cardOf = (link) => document.getElementById(`part-${link.dataset.part}`);
+
+  function show(link) {
+    const target = link ?? pinned;
+    for (const card of panel.querySelectorAll(".card.shown")) card.classList.remove("shown");
+    for (const other of links) other.classList.toggle("pointed", other === target);
+    panel.classList.toggle("busy", Boolean(target));
+    if (target) cardOf(target).classList.add("shown");
+  }
+
+  function pin(link) {
+    pinned = pinned === link ? null : link;
+    for (const other of links) {
+      other.classList.toggle("pinned", other === pinned);
+      if (other === pinned) other.setAttribute("aria-current", "true");
+      else other.removeAttribute("aria-current");
+    }
+    letGo.hidden = pinned === null;
+    show(pinned);
+  }
+
+  for (const link of links) {
+    link.addEventListener("pointerenter", () => pinned || show(link));
+    link.addEventListener("pointerleave", () => pinned || show(null));
+    link.addEventListener("focus", () => pinned || show(link));
+    link.addEventListener("blur", () => pinned || show(null));
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      pin(link);
+    });
+  }
+  letGo.addEventListener("click", () => pin(pinned));
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    if (pinned) pin(pinned);
+    else show(null);
+  });
+
+  function follow() {
+    const link = links.find((one) => `#part-${one.dataset.part}` === decodeURIComponent(location.hash));
+    if (link && link !== pinned) {
+      pin(link);
+      link.scrollIntoView({ block: "center" });
+    }
+  }
+  addEventListener("hashchange", follow);
+  follow();
+}
+
+function filter(form) {
+  const families = [...document.querySelectorAll("[data-family]")];
+  const chips = [...form.querySelectorAll(".chip")];
+  const search = form.querySelector("input");
+  const reset = form.querySelector("[type=reset]");
+  const nothing = document.querySelector(".nothing");
+
+  function apply() {
+    const wanted = new Map();
+    for (const chip of chips.filter((one) => one.getAttribute("aria-pressed") === "true")) {
+      const { trait, value } = chip.dataset;
+      wanted.set(trait, [...(wanted.get(trait) ?? []), `${trait}=${value};`]);
+    }
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let count = 0;
+    for (const family of families) {
+      const traits = family.dataset.traits;
+      const text = `${family.dataset.words} ${family.textContent}`.toLowerCase();
+      const fits =
+        [...wanted.values()].every((any) => any.some((one) => `;${traits}`.includes(`;${one}`))) &&
+        words.every((word) => text.includes(word));
+      family.hidden = !fits;
+      count += fits;
+    }
+    form.querySelector("#count").textContent = count === 1 ? "1 family" : `${count} families`;
+    nothing.hidden = count > 0;
+    reset.hidden = wanted.size === 0 && words.length === 0;
+  }
+
+  for (const chip of chips) {
+    chip.addEventListener("click", () => {
+      chip.setAttribute("aria-pressed", chip.getAttribute("aria-pressed") === "true" ? "false" : "true");
+      apply();
+    });
+  }
+  search.addEventListener("input", apply);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => {
+    for (const chip of chips) chip.setAttribute("aria-pressed", "false");
+    search.value = "";
+    search.focus();
+    apply();
+  });
+  apply();
+}
+
+for (const stage of document.querySelectorAll(".stage")) cards(stage);
+for (const form of document.querySelectorAll("form.filter")) filter(form);
