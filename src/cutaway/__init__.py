@@ -19,12 +19,13 @@ from cutaway.errors import CutawayError
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer, save
+    from cutaway.verification import verify
 
 __version__ = "0.1.0"
 
-__all__ = ["CutawayError", "StandardizedTransformer", "errors", "save", "vocabulary"]
+__all__ = ["CutawayError", "StandardizedTransformer", "errors", "save", "verify", "vocabulary"]
 
-_HOME = {"StandardizedTransformer": "cutaway.model", "save": "cutaway.model"}
+_HOME = {"StandardizedTransformer": "cutaway.model", "save": "cutaway.model", "verify": "cutaway.verification"}
 
 
 def __getattr__(name: str) -> Any:

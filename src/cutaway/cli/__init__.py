@@ -1,4 +1,4 @@
-"""The command line: `cutaway demo`, `show`, `support`, `check` and `read`.
+"""The command line: `cutaway demo`, `show`, `support`, `check`, `verify`, `read`, `picture` and `view`.
 
 It is thin: a command opens a model and prints what the library gives it. Whatever is slow to import is imported inside
 the commands, so that `cutaway --help` is there at once.
@@ -14,9 +14,11 @@ import typer
 from cutaway.cli.check import check
 from cutaway.cli.demo import demo
 from cutaway.cli.frame import Group
+from cutaway.cli.picture import picture, view
 from cutaway.cli.read import read
 from cutaway.cli.show import show
 from cutaway.cli.support import support
+from cutaway.cli.verify import verify
 from cutaway.cli.version import version_option
 
 app = typer.Typer(
@@ -32,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, show, support, check, read):
+for command in (demo, show, support, check, verify, read, picture, view):
     app.command(no_args_is_help=command is not demo)(command)
 
 
