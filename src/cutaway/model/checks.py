@@ -78,6 +78,8 @@ def _on_weights(subject: Subject) -> Iterator[CheckResult]:
     values = read(subject, inputs, subject.value_paths)
     yield _shapes(subject, values, *inputs["input_ids"].shape)
     yield _identity(subject, values)
+    if "layer_mid" in subject.family.values:
+        yield _middle(subject, values)
     yield _softmax(subject, values)
     yield _heads_merged(subject, values)
     yield _projected(subject, values)
@@ -136,6 +138,16 @@ def _identity(subject: Subject, values: Mapping[str, Any]) -> CheckResult:
         _must_be_equal(str(path), total, output, " + ".join(subject.family.stream))
         cases += 1
     return CheckResult(f"{' + '.join(subject.family.stream)} is layer_output, bit for bit", cases)
+
+
+def _middle(subject: Subject, values: Mapping[str, Any]) -> CheckResult:
+    """Where a stream passes between attention and MLP, it is what the block adds up before the MLP."""
+    before = subject.family.stream[: subject.family.stream.index("mlp_output")]
+    cases = 0
+    for path, (middle, first, second) in _layers(subject, values, "layer_mid", *before):
+        _must_be_equal(str(path), middle, first.to(middle.device) + second.to(middle.device), " + ".join(before))
+        cases += 1
+    return CheckResult(f"{' + '.join(before)} is layer_mid, bit for bit", cases)
 
 
 def _softmax(subject: Subject, values: Mapping[str, Any]) -> CheckResult:

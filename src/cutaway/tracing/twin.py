@@ -38,6 +38,8 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
     for module in twin.modules():
         for name in _PUT_ON_ONE_MODULE:
             module.__dict__.pop(name, None)
+        if vars(module).get("rope_type") == "dynamic":
+            vars(module)["rope_type"] = "default"  # it would look at the numbers of positions, of which there are none
     return twin
 
 

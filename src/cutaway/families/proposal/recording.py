@@ -121,12 +121,14 @@ def _run(recording: Recording, mask: Tensor) -> None:
 
 def _twin(model: PreTrainedModel | PretrainedConfig) -> PreTrainedModel:
     """On the meta device, in bfloat16, which torch's fused kernels for experts ask for."""
-    given = model if isinstance(model, PretrainedConfig) else model.config
-    config = copy.deepcopy(given)
+    made_by: Any = type(model)._from_config if isinstance(model, PreTrainedModel) else AutoModelForCausalLM.from_config
+    config = copy.deepcopy(model.config if isinstance(model, PreTrainedModel) else model)
     with torch.device("meta"):
-        if isinstance(model, PreTrainedModel):
-            return type(model)._from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
-        return AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
+        twin: PreTrainedModel = made_by(config, attn_implementation="eager", dtype=torch.bfloat16).eval()
+    for module in twin.modules():
+        if vars(module).get("rope_type") == "dynamic":
+            vars(module)["rope_type"] = "default"  # it would look at the numbers of positions, of which there are none
+    return twin
 
 
 def _note(recording: Recording, path: str) -> Any:
