@@ -1,4 +1,5 @@
-"""The command line: `cutaway demo`, `show`, `support`, `check`, `verify`, `read`, `picture` and `view`.
+"""The command line: `cutaway demo`, `show`, `support`, `check`, `verify`, `read`, `picture`, `view`,
+`notes` and `encyclopedia`.
 
 It is thin: a command opens a model and prints what the library gives it. Whatever is slow to import is imported inside
 the commands, so that `cutaway --help` is there at once.
@@ -13,7 +14,9 @@ import typer
 
 from cutaway.cli.check import check
 from cutaway.cli.demo import demo
+from cutaway.cli.encyclopedia import encyclopedia
 from cutaway.cli.frame import Group
+from cutaway.cli.notes import notes
 from cutaway.cli.picture import picture, view
 from cutaway.cli.read import read
 from cutaway.cli.show import show
@@ -34,8 +37,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, show, support, check, verify, read, picture, view):
+for command in (demo, show, support, check, verify, read, picture, view, notes):
     app.command(no_args_is_help=command is not demo)(command)
+app.add_typer(encyclopedia, name="encyclopedia")
 
 
 def main() -> None:

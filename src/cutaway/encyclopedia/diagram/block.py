@@ -63,7 +63,7 @@ def _side_by_side(canvas: Canvas, wiring: Wiring, shape: Shape, y: float) -> flo
         norm_bottom = y + 51
     inside = norm_bottom + 64
     for place in (attention, mlp):
-        canvas.wire((place, norm_bottom), (place, inside), arrow=True)
+        canvas.wire((place, norm_bottom), (place, inside))
     canvas.pill("attention_norm_output", attention, norm_bottom + 20)
     canvas.pill("mlp_norm_output", mlp, norm_bottom + 20)
     canvas.pill("mlp_input", mlp, norm_bottom + 42)
@@ -108,7 +108,7 @@ def _stage(canvas: Canvas, norm: str, values: tuple[str, ...], x: float, y: floa
     canvas.wire((STREAM, y), (x, y), (x, y + 22), arrow=True)
     canvas.box(norm, x, y + 35)
     inside = y + 48 + 22 * len(values) + 14
-    canvas.wire((x, y + 48), (x, inside), arrow=True)
+    canvas.wire((x, y + 48), (x, inside))
     for i, value in enumerate(values):
         canvas.pill(value, x, y + 66 + 22 * i)
     return inside

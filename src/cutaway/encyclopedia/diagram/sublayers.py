@@ -37,9 +37,10 @@ def draw_attention(canvas: Canvas, shape: Shape, x: float, top: float) -> float:
         canvas.wire((x, top), (x, y - 13), arrow=True)
         canvas.box(shape.fused, x, y, width=228)
     else:
+        canvas.wire((x, top), (x, y - 13), arrow=True)
         for name, place in (("q_proj", q), ("k_proj", k), ("v_proj", v)):
-            fork = [(x, top), (x, y - 22), (place, y - 22), (place, y - 13)] if place != x else [(x, top), (x, y - 13)]
-            canvas.wire(*fork, arrow=True)
+            if place != x:
+                canvas.wire((x, y - 22), (place, y - 22), (place, y - 13), arrow=True)
             canvas.box(f"attention.{name}", place, y, width=66)
     start = y + 13
     y += 38
@@ -57,7 +58,7 @@ def draw_attention(canvas: Canvas, shape: Shape, x: float, top: float) -> float:
     product, right = x - 41, x + 82
     canvas.wire((q, start), (q, y), (product - 11, y), arrow=True)
     canvas.wire((k, start), (k, y), (product + 11, y), arrow=True)
-    for name, place, step in zip(("queries", "keys", "values"), (q + 16, k, v - 16), steps, strict=True):
+    for name, place, step in zip(("queries", "keys", "values"), (q + 22, k, v - 20), steps, strict=True):
         canvas.pill(f"attention_{name}", place, step)
     canvas.operation("attention.product", product, y, "·")
     mixed = y + 112
@@ -106,8 +107,9 @@ def _plain(canvas: Canvas, shape: Shape, x: float, top: float) -> float:
 def _gate(canvas: Canvas, x: float, top: float) -> float:
     gate, up = x - 46, x + 46
     y = top + 56
+    canvas.wire((x, top), (x, y - 22))
     for name, place in (("gate_proj", gate), ("up_proj", up)):
-        canvas.wire((x, top), (x, y - 22), (place, y - 22), (place, y - 13), arrow=True)
+        canvas.wire((x, y - 22), (place, y - 22), (place, y - 13), arrow=True)
         canvas.box(f"mlp.{name}", place, y, width=82)
     canvas.wire((gate, y + 13), (gate, y + 29), arrow=True)
     canvas.box("mlp.act_fn", gate, y + 42)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     },
 )
 def positions_added_once(model: StandardizedTransformer) -> dict[str, Any]:
-    """GPT-2 learns a vector for each of its {rows} positions and adds it to the token's. `token_embeddings` is before that
-    sum, `layers[0].layer_input` after it, and the difference is `wpe` bit for bit. Nothing turns inside attention:
-    queries are what the projection gives. Past the last row there is no position to be had."""
+    """GPT-2 learns a vector for each of its {rows} positions and adds it to the token's. `token_embeddings` is before
+    that sum, `layers[0].layer_input` after it, and the difference is `wpe` bit for bit. Nothing turns inside
+    attention: queries are what the projection gives. Past the last row there is no position to be had."""
     with model.trace([[5, 9, 33, 2, 61, 17]]):
         embedded = model.token_embeddings
         entering = model.layers[0].layer_input
@@ -44,8 +44,8 @@ def positions_added_once(model: StandardizedTransformer) -> dict[str, Any]:
     figures={"columns": "columns of `c_attn`", "heads": "heads"},
 )
 def fused_projection(model: StandardizedTransformer) -> dict[str, Any]:
-    """`c_attn` computes all three at once: {columns} numbers a position, first every query, then every key, then every value. There is
-    no `q_proj` to hook, and none is needed, since `attention_queries`, `attention_keys` and
+    """`c_attn` computes all three at once: {columns} numbers a position, first every query, then every key, then
+    every value. There is no `q_proj` to hook, and none is needed, since `attention_queries`, `attention_keys` and
     `attention_values` are its thirds cut into {heads} heads, bit for bit."""
     with model.trace([[5, 9, 33, 2, 61, 17]]):
         attention = model.layers[1].self_attn
@@ -63,9 +63,9 @@ def fused_projection(model: StandardizedTransformer) -> dict[str, Any]:
     figures={"rows": "rows of the one matrix", "error": "largest error of logits computed with the embedding"},
 )
 def tied_head(model: StandardizedTransformer) -> dict[str, Any]:
-    """`lm_head.weight` and `wte.weight` are one tensor, not two equal ones: {rows} rows that read tokens in and write them
-    out. A logit is the final norm's output times the token's own embedding, without a bias. Editing an
-    embedding edits the head with it."""
+    """`lm_head.weight` and `wte.weight` are one tensor, not two equal ones: {rows} rows that read tokens in and write
+    them out. A logit is the final norm's output times the token's own embedding, without a bias. Editing an embedding
+    edits the head with it."""
     embedding = model.embed_tokens.module.weight
     if model.hf.get_output_embeddings().weight is not embedding:
         raise DoesNotApply("the head of this checkpoint is a matrix of its own.")

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     },
 )
 def two_norms(model: StandardizedTransformer) -> dict[str, Any]:
-    """The block is parallel as Phi's is, but each sublayer has a norm of its own. Both read `layer_input`, in spite of the
-    name `post_attention_layernorm`, and hand on different things, up to {apart} apart. Silencing attention leaves
-    the MLP's input untouched, bit for bit."""
+    """The block is parallel as Phi's is, but each sublayer has a norm of its own. Both read `layer_input`, in spite
+    of the name `post_attention_layernorm`, and hand on different things, up to {apart} apart. Silencing attention
+    leaves the MLP's input untouched, bit for bit."""
     if not model.config.use_parallel_residual:
         raise DoesNotApply("this checkpoint sets `use_parallel_residual` to false: its blocks are sequential.")
     ids, blocks, apart = [[5, 9, 33, 2, 61, 17]], 0, 0.0

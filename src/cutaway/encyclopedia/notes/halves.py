@@ -46,7 +46,7 @@ def with_large_products(model: StandardizedTransformer, prompt: str) -> tuple[fl
 def copy_in_float16(
     model: StandardizedTransformer, weights: Mapping[str, Tensor], attention: str
 ) -> StandardizedTransformer:
-    """The model in float16 under an implementation of attention, with some weights replaced; the model stays as it is."""
+    """A copy of the model in float16, under an implementation of attention and with some weights replaced."""
     hf: Any = copy.deepcopy(model.hf).half()
     hf.set_attn_implementation(attention)
     with torch.no_grad():

@@ -53,10 +53,10 @@ def sequential(model: StandardizedTransformer) -> dict[str, Any]:
     },
 )
 def grouped_heads(model: StandardizedTransformer) -> dict[str, Any]:
-    """There are {queries} heads of queries and {keys} of keys and values. `attention_keys` shows the {keys} that exist,
-    not the copies that a kernel makes of them: query head `h` reads key head `h // group`. Repeating each key for its group and
-    multiplying gives `attention_scores` back. A cache is that much smaller, and an edit of one key head
-    moves a whole group of patterns."""
+    """There are {queries} heads of queries and {keys} of keys and values. `attention_keys` shows the {keys} that
+    exist, not the copies that a kernel makes of them: query head `h` reads key head `h // group`. Repeating each key
+    for its group and multiplying gives `attention_scores` back. A cache is that much smaller, and an edit of one key
+    head moves a whole group of patterns."""
     with model.trace([[5, 9, 33, 2, 61, 17, 40, 8]]):
         attention = model.layers[0].self_attn
         queries, keys = attention.attention_queries, attention.attention_keys
@@ -105,8 +105,8 @@ def gated_mlp(model: StandardizedTransformer) -> dict[str, Any]:
     },
 )
 def rms_norm(model: StandardizedTransformer) -> dict[str, Any]:
-    """RMSNorm divides a position's vector by its root mean square and multiplies by a weight. It takes no mean off and adds no
-    bias. Doubling the stream changes its output by {scaled}; adding a constant to every entry, which
+    """RMSNorm divides a position's vector by its root mean square and multiplies by a weight. It takes no mean off
+    and adds no bias. Doubling the stream changes its output by {scaled}; adding a constant to every entry, which
     LayerNorm would not notice, moves it by up to {shifted}. A mean direction in the stream is therefore information."""
     with model.trace([[5, 9, 33, 2, 61, 17, 40, 8]]):
         stream = model.layers[1].layer_input.clone()

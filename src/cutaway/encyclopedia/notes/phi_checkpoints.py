@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     },
 )
 def three_checkpoints(model: StandardizedTransformer) -> dict[str, Any]:
-    """phi-1 and phi-1.5 are one shape filled with different training, {phi_1} parameters each; phi-2 is wider and deeper, with
-    {phi_2}. All keep 2,048 positions, untied embeddings and 32 rotated dimensions a head, which is half of a head in
-    the first two and two fifths in phi-2. The files of phi-1 are float32, the others float16, and a load without
-    `dtype` keeps what the file has. Counted on the meta device, from configs that ship with Cutaway."""
+    """phi-1 and phi-1.5 are one shape filled with different training, {phi_1} parameters each; phi-2 is wider and
+    deeper, with {phi_2}. All keep 2,048 positions, untied embeddings and 32 rotated dimensions a head, which is half
+    of a head in the first two and two fifths in phi-2. The files of phi-1 are float32, the others float16, and a load
+    without `dtype` keeps what the file has. Counted on the meta device, from configs that ship with Cutaway."""
     names = ("microsoft/phi-1", "microsoft/phi-1_5", "microsoft/phi-2")
     phis = [type(model)(name, dispatch=False) for name in names]
     counts = [sum(weights.numel() for weights in phi.hf.parameters()) for phi in phis]

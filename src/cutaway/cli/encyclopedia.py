@@ -1,0 +1,71 @@
+"""`cutaway encyclopedia build` and `serve`: the pages, made and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutaway.cli.frame import Group
+from cutaway.cli.options import Debug
+
+encyclopedia = typer.Typer(
+    cls=Group,
+    help="Build the encyclopedia, or show it. A page a family, every statement on it run.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Folder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Where the site is.")]
+FamilyNames = Annotated[
+    list[str] | None, typer.Option("--family", metavar="NAME", help="A family to build; all by default.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
+
+
+@encyclopedia.command("build")
+def build_command(
+    out: Folder = Path("site"), family: FamilyNames = None, force: Force = False, debug: Debug = False
+) -> None:
+    """Build the site. Runs every note; writes nothing if one does not hold."""
+    _build(out, family or [], force)
+
+
+@encyclopedia.command("serve")
+def serve_command(
+    out: Folder = Path("site"),
+    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    debug: Debug = False,
+) -> None:
+    """Show the site to this machine alone. Builds it first where there is none."""
+    from cutaway.encyclopedia.folder import LISTING
+    from cutaway.encyclopedia.serving import Server
+
+    with Server(out, port) as server:
+        if not (out / LISTING).is_file():
+            _build(out, [], force=False)
+        typer.echo(f"the encyclopedia is at {server.url} (Ctrl-C ends it)")
+        server.run()
+
+
+def _build(out: Path, families: list[str], force: bool) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from cutaway.cli.options import waiting
+
+    with waiting("starting torch and transformers"):
+        from cutaway.encyclopedia.site import build, known_families, steps_of
+
+    names = known_families(families)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=steps_of(names))
+        bar.advance(task, -1)
+        files = build(
+            out, families=names, force=force, progress=lambda step: bar.update(task, advance=1, description=step)
+        )
+        bar.update(task, advance=1, description="done")
+    size = sum(file.stat().st_size for file in files)
+    typer.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")
