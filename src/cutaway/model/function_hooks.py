@@ -6,14 +6,25 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from greenlet import getcurrent, greenlet
+from torch import Tensor, nn
 
 from cutaway.errors import CutawayError, InputError
 from cutaway.model.address import Address
-from cutaway.model.positions import Positions, positions_so_far, prompt_lengths, put_at, selected, token_axis
+from cutaway.model.positions import (
+    Positions,
+    a_row_each,
+    check_positions,
+    positions_so_far,
+    prompt_mask,
+    put_at,
+    selected,
+    token_axis,
+)
 from cutaway.model.subject import Subject
 from cutaway.sites.slots import Call
 from cutaway.tracing import Attachment, attach
@@ -33,26 +44,36 @@ class FunctionEdit:
 
     def __post_init__(self) -> None:
         self.address.refuse_unless_writable()
+        check_positions(self.positions)
         value = self.address.value
         if self.positions is not None and (value is None or token_axis(value) is None):
             raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")
 
 
+class Tokens(NamedTuple):
+    """Of a pass under way, every token's position, `[batch total]`, and the rows' prompt lengths, `[batch]`."""
+
+    where: Tensor
+    prompts: Tensor
+
+
 class Application:
     """Function edits, attached to a running model.
 
-    The functions are called in every pass for which `answers()` is true, in the order in which they were given.
+    The functions are called in every pass for which `answers()` is true, in the order in which they were given. Passes
+    may take turns, each in its greenlet.
     """
 
-    def __init__(self, subject: Subject, edits: Sequence[FunctionEdit], answers: Answers) -> None:
+    def __init__(
+        self, subject: Subject, edits: Sequence[FunctionEdit], answers: Answers, root: nn.Module | None = None
+    ) -> None:
         self.calls = 0
         self.silent = {edit.address.path for edit in edits}
         self._sizes = subject.sizes
-        self._where: Tensor | None = None
-        self._prompts: Tensor | None = None
+        self._under_way: WeakKeyDictionary[greenlet, Tokens] = WeakKeyDictionary()
         self._attachments: list[Attachment] = []
         try:
-            self._attachments.append(attach(subject.hf, "enter", self._begin, answers))
+            self._attachments.append(attach(root or subject.hf, "enter", self._begin, answers))
             for edit in edits:
                 address = edit.address
                 self._attachments.append(attach(address.module, address.moment, self._callback(edit), answers))
@@ -68,14 +89,16 @@ class Application:
 
     def _begin(self, call: Call) -> None:
         self.calls += 1
-        self._where = positions_so_far(call)
-        known = prompt_lengths.get()
-        if known is not None and len(known) != len(self._where) and len(self._where) % len(known) == 0:
-            known = known.repeat_interleave(len(self._where) // len(known))  # beams and several samples a prompt
+        known = prompt_mask.get()
+        where = positions_so_far(call, known)
+        before = self._under_way.get(getcurrent())
         if known is not None:
-            self._prompts = known
-        elif self._prompts is None or self._where.shape[1] == _own_tokens(call):
-            self._prompts = (self._where >= 0).sum(dim=1)
+            prompts = a_row_each((known != 0).sum(dim=1), len(where))
+        elif before is None or where.shape[1] == _own_tokens(call):
+            prompts = (where >= 0).sum(dim=1)
+        else:
+            prompts = before.prompts
+        self._under_way[getcurrent()] = Tokens(where, prompts)
 
     def _callback(self, edit: FunctionEdit) -> Callable[[Any], Any]:
         address, function = edit.address, edit.function
@@ -97,12 +120,11 @@ class Application:
         return callback
 
     def _at_positions(self, edit: FunctionEdit, old: Tensor, new: Tensor) -> Tensor:
-        assert self._where is not None
-        assert self._prompts is not None
+        tokens = self._under_way[getcurrent()]
         assert edit.address.value is not None
         axis = token_axis(edit.address.value)
         assert axis is not None
-        return put_at(old, new, axis, selected(edit.positions, self._where, self._prompts))
+        return put_at(old, new, axis, selected(edit.positions, tokens.where, tokens.prompts))
 
 
 def _own_tokens(call: Call) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor
 from cutaway.errors import NoTraceError, OrderError
 from cutaway.model.address import Address
 from cutaway.model.gradients import is_own
-from cutaway.model.positions import positions_so_far, prompt_lengths
+from cutaway.model.positions import positions_so_far, prompt_mask
 from cutaway.model.subject import Subject
 from cutaway.model.trace import Trace
 from cutaway.sites.slots import Call
@@ -61,6 +61,8 @@ class Generation(Trace):
     ) -> None:
         super().__init__(subject, inputs, grad=grad)
         self._prompt = inputs
+        ids, mask = inputs["input_ids"], inputs["attention_mask"]
+        self._prompt_mask: Tensor = mask if mask.ndim == 2 else torch.ones_like(ids)
         self._arguments = arguments
         self._one_text = one_text
         self._step: Step | None = None
@@ -70,7 +72,7 @@ class Generation(Trace):
     def _open_pass(self) -> ForwardPass:
         generate: Any = self._subject.hf.generate
         running = ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
-        running.context.run(prompt_lengths.set, self._prompt["attention_mask"].flatten(1).ne(0).sum(dim=1))
+        running.context.run(prompt_mask.set, self._prompt_mask)
         return running
 
     def __exit__(
@@ -89,7 +91,7 @@ class Generation(Trace):
 
     def __iter__(self) -> Iterator[Step]:
         """Goes from pass to pass; the first is that of the prompt, or the one where the run stands."""
-        more = self._step is not None or self._next_pass()
+        more = self._next_pass() if self._step is None else not self._running().finished
         while more:
             yield self.step
             more = self._next_pass()
@@ -141,10 +143,10 @@ class Generation(Trace):
         self._begin()
         super().edit(address, new)
 
-    def skip(self, entrance: Address, output: Any) -> None:
+    def skip(self, entrance: Address, leave: Address, output: Any) -> None:
         """Passes over a module, in the pass where the run stands."""
         self._begin()
-        super().skip(entrance, output)
+        super().skip(entrance, leave, output)
 
     def _keeps_own_copy(self, address: Address, value: Any) -> bool:
         # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later
@@ -166,7 +168,7 @@ class Generation(Trace):
         call: Call = stop.passing
         self._inputs = call.kwargs if call.kwargs else {"input_ids": call.args[0]}
         tokens = self._inputs["input_ids"]
-        positions = positions_so_far(call)[:, -tokens.shape[1] :]
+        positions = positions_so_far(call, self._prompt_mask)[:, -tokens.shape[1] :]
         self._step = Step(0 if self._step is None else self._step.index + 1, positions, tokens)
         self._here = root
         return True
@@ -175,6 +177,7 @@ class Generation(Trace):
         self._read.clear()
         self._read_here.clear()
         self._behind.clear()
+        self._sourced.clear()
         self._here = None
 
 

@@ -31,6 +31,19 @@ def refuse_without_autograd() -> None:
         )
 
 
+def refuse_without_record(running: ForwardPass, path: str) -> None:
+    """Raises where the model itself has switched gradients off in the part of the pass where it waits.
+
+    Raises:
+        GradientError: naming the value and the usual cause.
+    """
+    if not running.records:
+        raise GradientError(
+            f"the model records no gradients where `{path}` is computed, as under reentrant gradient checkpointing. "
+            "Choose the other kind: gradient_checkpointing_enable({'use_reentrant': False})."
+        )
+
+
 def start_graph(subject: Subject, running: ForwardPass) -> None:
     """Has the graph begin at the token embeddings where all parameters are frozen; no parameter's flag is touched."""
     address = subject.address(ValuePath("token_embeddings", None))
@@ -63,7 +76,11 @@ def explain_missing_graph(error: BaseException | None) -> None:
     Raises:
         GradientError: saying how to ask for gradients.
     """
-    if isinstance(error, RuntimeError) and "does not require grad" in str(error):
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_GRAPH):
         raise GradientError(
             "this trace records no gradients. Open it with grad=True: `model.trace(prompt, grad=True)`."
         ) from error
+
+
+_NO_GRAPH = ("does not require grad", "requires_grad=False")
+"""torch's words for a missing graph."""

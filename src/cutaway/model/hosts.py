@@ -73,14 +73,9 @@ class ModuleHost:
         Raises:
             NoTraceError: outside a trace.
             LateEditError: the pass is already past the module's entrance.
-            ShapeError, DtypeError, DeviceError: `output` is not like the module's first argument, where it must be.
+            ShapeError, DtypeError, DeviceError: `output` is not like what the module would have returned.
         """
-        entrance, leave = self._native("input"), self._native("output")
-        trace = self._trace("skip")
-        argument = trace.ask(entrance)
-        output = argument if output is None else output
-        shape = self._subject.survey.passing.get((leave.module_path, leave.moment))
-        trace.skip(entrance, as_returned(shape, output))
+        self._trace("skip").skip(self._native("input"), self._native("output"), output)
 
     def __getitem__(self, index: int) -> ModuleHost:
         child = str(range(len(self.module))[index])  # type: ignore[arg-type]
@@ -211,13 +206,6 @@ def refuse_derived(path: ValuePath) -> None:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def as_returned(surveyed: Any, output: Any) -> Any:
-    """`output` in the kind of container that a module returned when it was surveyed."""
-    if isinstance(surveyed, tuple) and not isinstance(output, tuple):
-        return (output, *(None for _ in surveyed[1:]))
-    return output
 
 
 _MISSING = object()

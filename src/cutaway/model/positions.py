@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from operator import index
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from cutaway.errors import InputError
@@ -28,14 +30,35 @@ Positions = str | int | slice | range | Sequence[int] | None
 A negative position counts from the end of the row's prompt.
 """
 
-prompt_lengths: ContextVar[Tensor | None] = ContextVar("cutaway_prompt_lengths", default=None)
-"""In the passes of a generation, how many tokens each row's prompt has: `[batch]`."""
+prompt_mask: ContextVar[Tensor | None] = ContextVar("cutaway_prompt_mask", default=None)
+"""In the passes of a generation, the mask of its prompts: `[batch prompt]`, zeros are padding."""
 
 
-def positions_so_far(call: Call) -> Tensor:
+def check_positions(positions: Positions) -> None:
+    """Raises where `positions` is none of the forms.
+
+    Raises:
+        InputError: saying which forms there are.
+    """
+    if positions is None or positions in ("all", "prompt", "new"):
+        return
+    if isinstance(positions, slice):
+        if positions.step is not None and positions.step < 1:
+            raise InputError(f"a slice of positions goes forward; its step is {positions.step}.")
+        return
+    try:
+        for number in positions if isinstance(positions, Sequence) else [positions]:
+            index(number)
+    except TypeError:
+        raise InputError(
+            f"positions are 'all', 'prompt', 'new', a number, several, or a slice of them; it was given {positions!r}."
+        ) from None
+
+
+def positions_so_far(call: Call, prompts: Tensor | None) -> Tensor:
     """The position of every token that a call's attention can see, those in its cache first: `[batch total]`.
 
-    Padding is -1. The call's own tokens are the last ones.
+    Padding is -1. The call's own tokens are the last ones. In a generation, `prompts` is the mask of its prompts.
     """
     tokens = call.kwargs.get("input_ids", call.args[0] if call.args else None)
     if tokens is None:
@@ -45,8 +68,22 @@ def positions_so_far(call: Call) -> Tensor:
     mask = call.kwargs.get("attention_mask")
     if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= past + seq:
         mask = mask[:, : past + seq] != 0
-        return torch.where(mask, mask.long().cumsum(dim=1) - 1, -1)
+        return _counted(mask)
+    if prompts is not None:
+        prompts = a_row_each(prompts, batch)
+        generated = past + seq - prompts.shape[1]  # the prompt's padding is that of every later pass
+        return _counted(F.pad(prompts.to(tokens.device) != 0, (0, generated), value=True))
     return torch.arange(past + seq, device=tokens.device).expand(batch, -1)
+
+
+def _counted(real: Tensor) -> Tensor:
+    return torch.where(real, real.long().cumsum(dim=1) - 1, -1)
+
+
+def a_row_each(prompts: Tensor, batch: int) -> Tensor:
+    """What is known of each prompt, for each row of a pass: beams and several samples of a prompt stand side by
+    side."""
+    return prompts.repeat_interleave(batch // len(prompts), dim=0)
 
 
 def _cached(call: Call) -> int:
@@ -58,11 +95,7 @@ def _cached(call: Call) -> int:
 
 
 def selected(positions: Positions, where: Tensor, prompts: Tensor) -> Tensor:
-    """Which of the tokens at `where` (`[batch total]`) are meant, given the rows' prompt lengths (`[batch]`).
-
-    Raises:
-        InputError: `positions` is none of the forms.
-    """
+    """Which of the tokens at `where` (`[batch total]`) are meant, given the rows' prompt lengths (`[batch]`)."""
     real = where >= 0
     ends = prompts.to(where.device)[:, None]
     if positions is None or positions == "all":
@@ -71,8 +104,6 @@ def selected(positions: Positions, where: Tensor, prompts: Tensor) -> Tensor:
         return real & (where < ends)
     if positions == "new":
         return real & (where >= ends)
-    if isinstance(positions, str):
-        raise InputError(f"positions are 'all', 'prompt', 'new', or numbers; it was given '{positions}'.")
     if isinstance(positions, NewToken):
         return real & (where == ends + positions)
     if isinstance(positions, slice):
@@ -83,7 +114,7 @@ def selected(positions: Positions, where: Tensor, prompts: Tensor) -> Tensor:
         if positions.step not in (None, 1):
             chosen = chosen & ((where - _from_end(start, ends)) % positions.step == 0)
         return real & chosen
-    numbers = [positions] if isinstance(positions, int) else list(positions)
+    numbers = positions if isinstance(positions, Sequence) else [positions]
     chosen = torch.zeros_like(real)
     for number in numbers:
         chosen = chosen | (where == _from_end(int(number), ends))

@@ -5,15 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from cutaway.model.address import Address
+from cutaway.model.function_hooks import Application
 from cutaway.model.subject import Subject
 from cutaway.model.survey import meta_inputs
 from cutaway.model.trace import Trace
 from cutaway.tracing import ForwardPass, meta_twin
+
+
+class _OnMeta(TorchFunctionMode):
+    """Takes the body's own tensors to the meta device where it computes with what a scan hands out."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(isinstance(leaf, Tensor) and leaf.is_meta for leaf in tree_leaves((args, kwargs))):
+            args, kwargs = _to_meta(args), _to_meta(kwargs)
+        return func(*args, **kwargs)
+
+
+def _to_meta(thing: Any) -> Any:
+    def move(leaf: Any) -> Any:
+        return leaf.to("meta") if isinstance(leaf, Tensor) else leaf
+
+    return tree_map(move, thing)
 
 
 class Scan(Trace):
@@ -23,6 +44,7 @@ class Scan(Trace):
         on_meta = {name: v.to("meta") if isinstance(v, Tensor) else v for name, v in inputs.items()}
         super().__init__(subject, on_meta)
         self._twin = meta_twin(subject.hf)
+        self._arithmetic = _OnMeta()
         self._modules: dict[str, nn.Module] = dict(self._twin.named_modules())
 
     def _prepare(self) -> None:
@@ -32,8 +54,23 @@ class Scan(Trace):
         batch, seq = self._inputs["input_ids"].shape
         return ForwardPass(partial(self._twin, **{**self._inputs, **meta_inputs(batch, seq)}), grad=False)
 
+    def _apply(self, running: ForwardPass) -> Application:
+        edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._subject.edits]
+        return Application(self._subject, edits, running.answers, self._twin)
+
     def _root(self) -> nn.Module:
         return self._twin
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._arithmetic.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._arithmetic.__exit__(kind, error, traceback)
+        super().__exit__(kind, error, traceback)
 
     def ask(self, address: Address) -> Any:
         """The value's shape and dtype: a tensor on the meta device."""
@@ -43,11 +80,11 @@ class Scan(Trace):
 
     def edit(self, address: Address, new: Any) -> None:
         """Puts a tensor on the meta device in a value's place."""
-        super().edit(self._on_twin(address), new)
+        super().edit(self._on_twin(address), _to_meta(new))
 
-    def skip(self, entrance: Address, output: Any) -> None:
+    def skip(self, entrance: Address, leave: Address, output: Any) -> None:
         """Passes over a module."""
-        super().skip(self._on_twin(entrance), output)
+        super().skip(self._on_twin(entrance), leave, _to_meta(output))
 
     def _on_twin(self, address: Address) -> Address:
         module = self._modules[address.module_path]

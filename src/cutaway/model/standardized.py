@@ -281,15 +281,21 @@ class StandardizedTransformer(ValueHost):
             positions: as in `hooks`.
 
         Raises:
+            InputError: the vector is no tensor, or no layer is given.
+            IndexError: there is no such layer.
             ShapeError: the vector's last axis is not hidden_size.
         """
+        if not isinstance(vector, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"a steering vector is a tensor; it was given a {type(vector).__name__}.")
         if vector.shape[-1:] != (self.sizes["hidden_size"],):
             raise ShapeError(
                 f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given "
                 f"{list(vector.shape)}."
             )
         numbers = [layers] if isinstance(layers, int) else list(layers)
-        paths = {f"layers.{range(self.sizes['num_layers'])[layer]}.layer_output" for layer in numbers}
+        paths = {f"{self.layers[layer]._path}.layer_output" for layer in numbers}
+        if not paths:
+            raise InputError("no layer was given to steer.")
         return self.hooks(dict.fromkeys(sorted(paths), adds(vector, factor)), positions=positions)
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
@@ -361,6 +367,8 @@ class StandardizedTransformer(ValueHost):
         if step is not None:
             if positions is not None:
                 raise InputError("give `positions` or `step`, not both.")
+            if step < 0:
+                raise InputError(f"steps count from 0, the pass of the prompt; it was given step={step}.")
             positions = "prompt" if step == 0 else NewToken(step - 1)
         return [
             FunctionEdit(address, function, positions)

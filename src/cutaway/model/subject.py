@@ -159,12 +159,22 @@ class Subject:
         if isinstance(one.moment, OperationMoment):
             if isinstance(other.moment, OperationMoment) and one.module is other.module:
                 return operation_rank(one) < operation_rank(other)
-            first, now = self._rank(one.module_path, "enter"), self._rank(other.module_path, other.moment)
+            left, now = self._rank(one.module_path, "exit"), self._rank(other.module_path, other.moment)
+            return left is not None and now is not None and left <= now
         elif isinstance(other.moment, OperationMoment):
             first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, "enter")
         else:
             first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, other.moment)
         return first is not None and now is not None and first < now
+
+    def is_inside(self, module_path: str, here: Address) -> bool:
+        """Whether a pass that waits at `here` is inside a module's forward."""
+        start, now, end = (
+            self._rank(module_path, "enter"),
+            self._rank(here.module_path, here.moment),
+            self._rank(module_path, "exit"),
+        )
+        return start is not None and now is not None and end is not None and start < now < end
 
     def _rank(self, module_path: str, moment: Moment | OperationMoment) -> int | None:
         key = (module_path, "enter" if isinstance(moment, OperationMoment) else moment)

@@ -17,8 +17,16 @@ from torch import Tensor, nn
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
 from cutaway.model.address import Address
 from cutaway.model.function_hooks import Application
-from cutaway.model.gradients import explain_missing_graph, is_own, own_in_graph, refuse_without_autograd, start_graph
+from cutaway.model.gradients import (
+    explain_missing_graph,
+    is_own,
+    own_in_graph,
+    refuse_without_autograd,
+    refuse_without_record,
+    start_graph,
+)
 from cutaway.model.saving import carry_save
+from cutaway.model.skipping import in_its_stead
 from cutaway.model.subject import Subject
 from cutaway.sites import Moment, OperationMoment
 from cutaway.tracing import ForwardPass, Stop
@@ -52,6 +60,7 @@ class Trace:
         self._read: dict[Place, Any] = {}
         self._read_here: dict[Place, Any] = {}
         self._behind: list[Handed] = []
+        self._sourced: set[nn.Module] = set()
 
     def __enter__(self) -> Self:
         if self._pass is not None:
@@ -61,7 +70,7 @@ class Trace:
             refuse_without_autograd()
         self._pass = self._open_pass()
         if self._subject.edits:
-            self._edits = Application(self._subject, self._subject.edits, self._pass.answers)
+            self._edits = self._apply(self._pass)
         if self._grad:
             start_graph(self._subject, self._pass)
         _active.set((*_active.get(), self))
@@ -86,6 +95,9 @@ class Trace:
     def _open_pass(self) -> ForwardPass:
         return ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
 
+    def _apply(self, running: ForwardPass) -> Application:
+        return Application(self._subject, self._subject.edits, running.answers)
+
     def _close(self) -> None:
         """Abandons what has not run, and takes everything off the model."""
         running, self._pass = self._pass, None
@@ -94,6 +106,7 @@ class Trace:
         self._read.clear()
         self._read_here.clear()
         self._behind.clear()
+        self._sourced.clear()
         try:
             if running is not None:
                 running.close()
@@ -120,6 +133,8 @@ class Trace:
         if address.place in self._read:
             return self._read[address.place]
         stop = self._stop_at(address, OrderError)
+        if self._grad:
+            refuse_without_record(self._running(), address.path)
         value = address.slot.read(stop.passing, self._subject.sizes)
         if self._keeps_own_copy(address, value):
             value = own_in_graph(value) if self._grad else value.clone()
@@ -149,13 +164,15 @@ class Trace:
         self._read_here.clear()
         self.ask(address)
 
-    def skip(self, entrance: Address, output: Any) -> None:
-        """Passes over a module, at its entrance: `output` is returned in its stead.
+    def skip(self, entrance: Address, leave: Address, output: Any) -> None:
+        """Passes over a module, at its entrance: `output`, or its first argument, is returned in its stead.
 
         Raises:
             LateEditError: the pass is already past the entrance.
+            ShapeError, DtypeError, DeviceError: `output` is not like what the module would have returned.
         """
         self._stop_at(entrance, LateEditError)
+        output = in_its_stead(self._subject.survey, leave, self.ask(entrance), output)
         self._running().skip(entrance.module, output)
 
     def _stop_at(self, address: Address, error: type[OrderError]) -> Stop:
@@ -188,6 +205,13 @@ class Trace:
         here = self._here
         if here is None:
             return
+        if isinstance(address.moment, OperationMoment) and address.module not in self._sourced:
+            if self._subject.is_inside(address.module_path, here):
+                raise error(
+                    f"the pass is at {here.describe()}, inside the forward that makes the call `{address.path}`, and "
+                    "none of its calls was asked for before it began. Ask for one of them, or for the module's own "
+                    "`input`, first."
+                )
         if self._running().finished or self._subject.comes_before(address, here):
             verb = "edit" if error is LateEditError else "ask for"
             raise error(
@@ -208,6 +232,8 @@ class Trace:
             )
         left = [(before.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if before else []
         self._here = address
+        if isinstance(address.moment, OperationMoment):
+            self._sourced.add(address.module)
         self._read_here = {}
         behind = [(handed.path, handed.tensor) for handed in self._behind] + left
         self._behind = [Handed(path, tensor, _version(tensor)) for path, tensor in behind]

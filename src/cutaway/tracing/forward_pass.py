@@ -71,6 +71,11 @@ class ForwardPass:
         """Whether anything has run."""
         return self._greenlet is not None
 
+    @property
+    def records(self) -> bool:
+        """Whether autograd records what the pass computes where it waits."""
+        return self._state.grad and not self._state.inference
+
     def answers(self) -> bool:
         """Whether the call under way is part of this pass."""
         return greenlet.getcurrent() is self._greenlet

@@ -32,6 +32,14 @@ class _Covered:
         self.original: Callable[..., Any] = module.forward
         self.overlays: list[Overlay] = []
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Put together at the call: torch looks `forward` up before the hooks at the entrance, and a pass that waits in
+        # one of these may have something laid here.
+        forward = self.original
+        for overlay in sorted(self.overlays, key=lambda overlay: overlay.outermost):
+            forward = partial(overlay.call, forward)
+        return forward(*args, **kwargs)
+
 
 _covered: weakref.WeakKeyDictionary[nn.Module, _Covered] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
@@ -43,8 +51,8 @@ def lay(module: nn.Module, overlay: Overlay) -> None:
         covered = _covered.get(module)
         if covered is None:
             covered = _covered[module] = _Covered(module)
+            module.forward = covered
         covered.overlays.append(overlay)
-        _compose(module, covered)
 
 
 def lift(module: nn.Module, overlay: Overlay) -> None:
@@ -55,20 +63,12 @@ def lift(module: nn.Module, overlay: Overlay) -> None:
             return
         covered.overlays.remove(overlay)
         if covered.overlays:
-            _compose(module, covered)
             return
         del _covered[module]
         if covered.own_attribute is None:
             del module.forward
         else:
             module.forward = covered.own_attribute
-
-
-def _compose(module: nn.Module, covered: _Covered) -> None:
-    forward = covered.original
-    for overlay in sorted(covered.overlays, key=lambda overlay: overlay.outermost):
-        forward = partial(overlay.call, forward)
-    module.forward = forward
 
 
 _RUN = object()
