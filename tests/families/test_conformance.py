@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from cutaway.errors import LateEditError
 from cutaway.vocabulary import VALUES
 from tests.families import native
 from tests.families.models import CONFIGS, IDS, PROMPTS, left_padded, plain, wrapped
@@ -267,3 +268,21 @@ def test_every_values_gradient_is_the_slope_of_the_plain_model(kind: str) -> Non
 def _last_logit(kind: str, name: str, change: Tensor) -> Tensor:
     logits = native.edited_logits(plain(kind), kind, INPUTS, name, LAYER, lambda value: value + change)
     return logits[:, -1, 3].sum()
+
+
+@KINDS
+def test_the_stream_between_is_edited_in_inference_mode_too_and_not_too_late(kind: str) -> None:
+    if not has(kind, "layer_mid"):
+        pytest.skip("this kind has no stream between attention and MLP")
+    model = wrapped(kind)
+    with model.trace(IDS):
+        model.layers[LAYER].layer_mid += 1
+        expected = model.logits
+    with torch.inference_mode(), model.trace(IDS):
+        model.layers[LAYER].layer_mid += 1
+        assert torch.equal(model.logits, expected)
+    with pytest.raises(LateEditError, match="layer_mid"), model.trace(IDS):
+        middle = model.layers[LAYER].layer_mid
+        model.layers[LAYER].layer_output
+        middle += 1
+        model.logits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cutaway.errors import UnsupportedModelError
@@ -75,7 +75,7 @@ class Family:
     settings: frozenset[str]
     variants: tuple[Variant, ...] = ()
     refused: tuple[Refusal, ...] = ()
-    positions_from_mask: bool = field(default=False, kw_only=True)
+    positions_from_mask: bool = False
 
     def of_config(self, config: PretrainedConfig) -> Family:
         """The family as it is for one checkpoint: itself, or one of its variants.
