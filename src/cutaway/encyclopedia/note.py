@@ -53,7 +53,10 @@ class Reported:
 
 @dataclass(frozen=True)
 class Note:
-    """A statement that can be run. `figures` says in words what each figure is."""
+    """A statement that can be run.
+
+    `figures` says in words what each figure is; `on` says of what they are, where that is not the model given.
+    """
 
     name: str
     title: str
@@ -61,6 +64,7 @@ class Note:
     figures: Mapping[str, str]
     reported: tuple[Reported, ...] = ()
     picture: Drawing | None = None
+    on: str = ""
 
     @property
     def claim(self) -> str:
@@ -102,6 +106,7 @@ def note(
     figures: Mapping[str, str],
     reported: Sequence[Reported] = (),
     picture: Drawing | None = None,
+    on: str = "",
 ) -> Callable[[Check], Note]:
     """Makes a note of a function that takes a model, asserts, and returns figures.
 
@@ -110,10 +115,11 @@ def note(
         figures: what each figure is that the function returns, in words.
         reported: the same figures for models whose weights are not at hand.
         picture: draws what one would rather look at.
+        on: of what the figures are, where that is not the model given.
     """
 
     def decorate(check: Check) -> Note:
-        return Note(check.__name__, title, check, figures, tuple(reported), picture)
+        return Note(check.__name__, title, check, figures, tuple(reported), picture, on)
 
     return decorate
 

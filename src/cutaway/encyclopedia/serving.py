@@ -35,9 +35,8 @@ class Server:
             self._server = ThreadingHTTPServer((_LOOPBACK, port), handler)
         except OSError as error:
             why = "is in use by another program" if error.errno == errno.EADDRINUSE else f"is not to be had: {error}"
-            raise PortError(
-                f"port {port} {why}. Give another with --port, or --port 0 for one that is free."
-            ) from error
+            repair = "Give another with --port, or --port 0 for one that is free."
+            raise PortError(f"port {port} {why}. {repair}") from error
 
     def __enter__(self) -> Self:
         return self

@@ -155,7 +155,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(prose=prose, python=python, sentence=sentence)
-    environment.globals["version"] = __version__
+    environment.globals.update(version=__version__)
     return environment
 
 

@@ -29,6 +29,13 @@ _TINY: dict[str, dict[str, Any]] = {
     },
 }
 
+_COMMON: dict[str, Any] = {
+    "initializer_range": 0.3,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+
 
 def specimen_of(family: str) -> tuple[StandardizedTransformer, str]:
     """The model on which a family's notes are run, and what it is called on the page."""
@@ -47,9 +54,7 @@ def _random(family: str, name: str) -> Any:
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-    config = CONFIG_MAPPING[family](
-        **_TINY[family], initializer_range=0.3, bos_token_id=None, eos_token_id=None, pad_token_id=None
-    )
+    config = CONFIG_MAPPING[family](**_TINY[family], **_COMMON)
     config._name_or_path = name
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

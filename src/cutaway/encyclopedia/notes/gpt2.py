@@ -28,7 +28,7 @@ def positions_added_once(model: StandardizedTransformer) -> dict[str, Any]:
         entering = model.layers[0].layer_input
         queries = model.layers[0].self_attn.attention_queries
 
-    positions = model.transformer.wpe.module.weight[: embedded.shape[1]]
+    positions = model.transformer.wpe.weight[: embedded.shape[1]]
     assert torch.equal(embedded + positions, entering)
 
     with model.trace([[5, 9, 33, 2, 61, 17]]):
@@ -66,8 +66,8 @@ def tied_head(model: StandardizedTransformer) -> dict[str, Any]:
     """`lm_head.weight` and `wte.weight` are one tensor, not two equal ones: {rows} rows that read tokens in and write
     them out. A logit is the final norm's output times the token's own embedding, without a bias. Editing an embedding
     edits the head with it."""
-    embedding = model.embed_tokens.module.weight
-    if model.hf.get_output_embeddings().weight is not embedding:
+    embedding = model.embed_tokens.weight
+    if model.lm_head.weight is not embedding:
         raise DoesNotApply("the head of this checkpoint is a matrix of its own.")
     with model.trace([[5, 9, 33, 2, 61, 17]]):
         normed = model.final_norm_output

@@ -102,8 +102,8 @@ def query_key_norm(model: StandardizedTransformer) -> dict[str, Any]:
     assert model.num_kv_heads == model.num_heads
     assert not model.config.qk_layernorm
 
-    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 128}
-    config = type(model.config)(**small, vocab_size=64, qk_layernorm=True, initializer_range=0.3)
+    small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = type(model.config)(**small, qk_layernorm=True, initializer_range=0.3)
     normed = type(model)(config)
     with normed.trace([3, 1, 4, 1, 5]):
         attention = normed.layers[0].self_attn

@@ -117,7 +117,7 @@ def biases_everywhere(model: StandardizedTransformer) -> dict[str, Any]:
     assert largest > 0
 
     assert model.config.hidden_act == "gelu_new"
-    assert model.hf.get_input_embeddings().weight is not model.hf.get_output_embeddings().weight
+    assert model.embed_tokens.weight is not model.lm_head.weight
     return {
         "with_bias": len(modules),
         "largest": largest,
@@ -137,8 +137,8 @@ def dropout_is_idle(model: StandardizedTransformer) -> dict[str, Any]:
     """phi-2's config sets `resid_pdrop` to 0.1. It plays no part when the model is read: in eval mode, which is how
     Cutaway opens a checkpoint, two passes of a small random Phi with that setting agree bit for bit. In training mode
     they part by up to {train}."""
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-    config = type(model.config)(**small, vocab_size=64, resid_pdrop=0.1, initializer_range=0.3)
+    small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = type(model.config)(**small, resid_pdrop=0.1, initializer_range=0.3)
     hf = type(model.hf)(config)
     ids = torch.arange(12)[None]
 

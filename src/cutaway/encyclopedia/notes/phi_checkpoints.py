@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         "same": "sizes in which phi-1 and phi-1.5 differ",
         "differ": "sizes in which phi-1.5 and phi-2 differ",
     },
+    on="the three configs",
 )
 def three_checkpoints(model: StandardizedTransformer) -> dict[str, Any]:
     """phi-1 and phi-1.5 are one shape filled with different training, {phi_1} parameters each; phi-2 is wider and

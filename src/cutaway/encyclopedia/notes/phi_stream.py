@@ -75,19 +75,19 @@ def constant_lens(model: StandardizedTransformer) -> dict[str, Any]:
     lm_head.bias` comes out on top, the same at every block and for every prompt. In {model} it favours {tokens},
     and an early block's lens will show just those for want of anything else. Take it off before you read
     meaning into a middle layer."""
-    norm, head = model.norm.module, model.hf.get_output_embeddings()
+    norm, head = model.norm, model.lm_head
     streams = model.read("for index, item in enumerate(items):\n    if item", "layer_output")
 
     constant = head.weight @ norm.bias + head.bias
     error = 0.0
     for stream in streams.values():
         whole = model.project_on_vocab(stream)
-        without = (norm(stream) - norm.bias) @ head.weight.T
+        without = (norm.module(stream) - norm.bias) @ head.weight.T
         error = max(error, float((whole - without - constant).abs().max()))
 
     middle = model.project_on_vocab(list(streams.values())[model.num_layers // 2])
     assert error < 1e-2 * float(middle.std())
-    favoured = [repr(model.tokenizer.decode([token])) for token in constant.topk(5).indices.tolist()]
+    favoured = [f"`{model.tokenizer.decode([token])!r}`" for token in constant.topk(5).indices.tolist()]
     return {
         "error": error,
         "constant": float(constant.std()),

@@ -38,7 +38,7 @@ def padded_vocabulary(model: StandardizedTransformer) -> dict[str, Any]:
         logits = model.logits[0, -1].float()
 
     tokens = len(model.tokenizer)
-    spare = model.hf.get_output_embeddings().weight[tokens:]
+    spare = model.lm_head.weight[tokens:]
     probability = float(logits.softmax(-1)[tokens:].sum())
     assert len(spare) > 0
     assert spare.abs().max() > 0
@@ -91,6 +91,6 @@ def runs_of_spaces(model: StandardizedTransformer) -> dict[str, Any]:
         "runs": f"{spaces[0]} to {spaces[-1]}",
         "tabs": f"{tabs[0]} to {tabs[-1]}",
         "ids": ", ".join(map(str, line)),
-        "texts": [repr(text) for text in texts],
+        "texts": [f"`{text!r}`" for text in texts],
         "added": len(line) - len(texts),
     }
