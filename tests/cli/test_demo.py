@@ -27,12 +27,15 @@ def model(tiny_folder: str) -> StandardizedTransformer:
 
 def test_it_runs_within_80_columns_and_draws_itself(tiny_folder: str, tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
-    words = ["demo", "--model", tiny_folder, "--svg", str(picture)]
+    page = tmp_path / "page.html"
+    words = ["demo", "--model", tiny_folder, "--svg", str(picture), "--page", str(page)]
     result = CliRunner().invoke(app, words, env={"COLUMNS": "80", "NO_COLOR": "1"})
     assert result.exit_code == 0, result.output
     lines = result.stdout.split("\n")
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in result.stdout
+    assert "page.html" in result.stdout
+    assert "<script" in page.read_text()
     for step in (steps.edit, steps.add_up, steps.find_induction_head, steps.stop_early):
         for line in source(step).split("\n"):
             assert line.strip() in result.stdout

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cutaway.cli.options import Debug
+from cutaway.cli.picture import refuse_unwritable
 
 
 def demo(
@@ -15,6 +16,9 @@ def demo(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw what is shown to an SVG file, too.", show_default=False)
     ] = None,
+    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the attention page is written.")] = Path(
+        "phi-mini-attention.html"
+    ),
     debug: Debug = False,
 ) -> None:
     """See Cutaway at work. Names, an edit, an identity, an induction head, and what stopping early skips."""
@@ -24,4 +28,5 @@ def demo(
         from cutaway.demo import run
     from rich.console import Console
 
-    run(model, Console(), svg)
+    refuse_unwritable(page, (".html", ".htm"))
+    run(model, Console(), svg, page)

@@ -11,17 +11,6 @@ import typer
 from cutaway.cli.options import Attention, Debug, Device, Dtype, Model
 from cutaway.errors import CutawayError, InputError
 
-KindName = Literal[
-    "attention-head",
-    "attention-layer",
-    "attention-grid",
-    "stream-norms",
-    "lens",
-    "next-token",
-    "rotated-vector",
-    "rotary-heatmap",
-    "relative-position",
-]
 Layer = Annotated[
     int | None, typer.Option(metavar="N", help="Which layer; the most telling by default.", show_default=False)
 ]
@@ -32,9 +21,9 @@ Prompt = Annotated[str, typer.Argument(metavar="PROMPT", help="A text; - reads i
 
 
 def picture(
-    kind: Annotated[KindName, typer.Argument(metavar="KIND", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What to draw; see above.", show_default=False)],
     model: Model,
-    prompt: Annotated[str, typer.Argument(metavar="[PROMPT]", help="A text; rotary-heatmap needs none.")] = "",
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="A text; rotary-heatmap needs none.")] = "",
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="A .png or .svg file.")] = None,
     layer: Layer = None,
     head: HeadNumber = None,
@@ -51,11 +40,12 @@ def picture(
     """
     path = output or Path(f"{kind}.png")
     refuse_unwritable(path, (".png", ".svg"))
-    from cutaway.cli.options import open_model
+    from cutaway.cli.options import open_model, waiting
 
+    with waiting("starting torch and transformers"):
+        from cutaway.drawing import draw, kind_of
+    kind_of(kind)
     opened = open_model(model, dtype=dtype, attn=attn, device=device)
-    from cutaway.drawing import draw
-
     drawn = draw(opened, kind, _read(prompt), layer=layer, head=head, theme=theme)
     _saved(drawn.save, path)
     typer.echo(f"wrote {path}: {drawn.title}")

@@ -18,6 +18,7 @@ from cutaway.demo.bars import bar, before_and_after
 from cutaway.demo.early import count_modules, time_ratio
 from cutaway.demo.heatmap import heatmap, legend
 from cutaway.demo.stage import Stage
+from cutaway.drawing import write_attention_page
 from cutaway.model import printout
 from cutaway.pictures.labels import token_label
 
@@ -28,14 +29,16 @@ PHRASE = "the quick brown fox saw the quick brown fox"
 """A text with a repeated phrase, none of whose other tokens occur twice."""
 
 
-def run(name: str, console: Console, svg: Path | None = None) -> None:
-    """Shows the demo on a checkpoint, and draws it to an SVG file where one is named."""
+def run(name: str, console: Console, svg: Path | None = None, page: Path | None = None) -> None:
+    """Shows the demo on a checkpoint; draws it to an SVG file, and writes an attention page, where they are named."""
     stage = Stage(console, picture=svg is not None)
     model = _names(stage, name)
     _edit(stage, model)
     _identity(stage, model)
-    _induction(stage, model)
+    layer, head = _induction(stage, model)
     _early(stage, model)
+    if page is not None:
+        _page(stage, model, page, layer, head)
     stage.say(f"Go on with `cutaway show {name}`, `cutaway support {name}`, or `cutaway read {name} PROMPT NAME`.")
     if svg is not None:
         stage.save(svg)
@@ -73,7 +76,7 @@ def _identity(stage: Stage, model: StandardizedTransformer) -> None:
     stage.show(table)
 
 
-def _induction(stage: Stage, model: StandardizedTransformer) -> None:
+def _induction(stage: Stage, model: StandardizedTransformer) -> tuple[int, int]:
     stage.step("An induction head")
     stage.code(steps.find_induction_head)
     layer, head, score = steps.find_induction_head(model)
@@ -88,6 +91,7 @@ def _induction(stage: Stage, model: StandardizedTransformer) -> None:
     stage.say(
         f"Where the phrase is said again, {kept} of {repeats} tokens look most at what followed them the first time."
     )
+    return layer, head
 
 
 def _one_ahead(pattern: Tensor, ids: Sequence[int]) -> tuple[int, int]:
@@ -113,6 +117,16 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     ):
         table.add_row(told, Text(bar(share, 28).replace(" ", "░"), style="magenta"), figure)
     stage.show(table)
+
+
+def _page(stage: Stage, model: StandardizedTransformer, path: Path, layer: int, head: int) -> None:
+    stage.step("Every head, to point at")
+    try:
+        write_attention_page(model, PHRASE, path, layer=layer, head=head)
+    except OSError as error:
+        stage.say(f"{path} cannot be written: {error.strerror}.")
+        return
+    stage.say(f"The attention of every head on the same text is in `{path}`. Open it in a browser.")
 
 
 def _whole(model: StandardizedTransformer, prompt: str) -> Tensor:

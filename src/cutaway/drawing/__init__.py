@@ -7,7 +7,7 @@ write_attention_page(model, "def add(a, b):", "attention.html")
 """
 
 from cutaway.drawing.heads import Head, telling_head
-from cutaway.drawing.kinds import KINDS, Kind, draw
+from cutaway.drawing.kinds import KINDS, Kind, draw, kind_of
 from cutaway.drawing.page import attention_page, write_attention_page
 
-__all__ = ["KINDS", "Head", "Kind", "attention_page", "draw", "telling_head", "write_attention_page"]
+__all__ = ["KINDS", "Head", "Kind", "attention_page", "draw", "kind_of", "telling_head", "write_attention_page"]

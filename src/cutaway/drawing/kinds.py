@@ -59,11 +59,21 @@ def draw(
         InputError: there is no such kind, layer or head, or the prompt is empty.
         UnavailableValueError: the model lacks what the picture shows.
     """
-    if kind not in KINDS:
-        raise InputError(f"no picture is called '{kind}'.{did_you_mean(kind, KINDS)} There are {', '.join(KINDS)}.")
-    if KINDS[kind].needs_prompt and not prompt:
+    chosen_kind = kind_of(kind)
+    if chosen_kind.needs_prompt and not prompt:
         raise InputError(f"a picture of kind {kind} is of a prompt; give a text.")
-    return KINDS[kind].draw(model, prompt, layer, head, theme)
+    return chosen_kind.draw(model, prompt, layer, head, theme)
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of this name.
+
+    Raises:
+        InputError: there is none; all are listed.
+    """
+    if name not in KINDS:
+        raise InputError(f"no picture is called '{name}'.{did_you_mean(name, KINDS)} There are {', '.join(KINDS)}.")
+    return KINDS[name]
 
 
 def _attention_head(

@@ -44,11 +44,13 @@ def attention_page(
     )
 
 
-def write_attention_page(model: StandardizedTransformer, prompt: str, path: str | Path) -> Path:
-    """Writes the attention viewer of a prompt to a file, and returns its path.
+def write_attention_page(
+    model: StandardizedTransformer, prompt: str, path: str | Path, *, layer: int | None = None, head: int | None = None
+) -> Path:
+    """Writes the attention viewer of a prompt to a file, and returns its path; arguments are those of `attention_page`.
 
     Raises:
         InputError: the name does not end in `.html`.
         OSError: the file cannot be written.
     """
-    return attention_page(model, prompt).save(path)
+    return attention_page(model, prompt, layer=layer, head=head).save(path)

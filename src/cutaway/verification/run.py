@@ -207,7 +207,9 @@ class _Pair:
     def _go_on_in_float64(self, attention: Any, probabilities: Tensor, found: dict[str, Array]) -> None:
         """Takes float32's rounding off a softmax that was right up to it; see `verify`."""
         scores = torch.from_numpy(found["attention_scores"]).to(probabilities.device)
-        finer = scores.softmax(-1)
+        # What a kernel gives a query of padding alone is its own affair, and stays.
+        seen = torch.from_numpy(self._seen[:, None, :, None]).to(probabilities.device)
+        finer = torch.where(seen, scores.softmax(-1), probabilities)
         if float((finer - probabilities).abs().max()) < tolerance_for("float32").step:
             attention.attention_probabilities[:] = finer
             found["rounded_probabilities"] = found["attention_probabilities"]
