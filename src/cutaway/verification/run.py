@@ -210,7 +210,8 @@ class _Pair:
         # What a kernel gives a query of padding alone is its own affair, and stays.
         seen = torch.from_numpy(self._seen[:, None, :, None]).to(probabilities.device)
         finer = torch.where(seen, scores.softmax(-1), probabilities)
-        if float((finer - probabilities).abs().max()) < tolerance_for("float32").step:
+        apart = torch.where(seen, (finer - probabilities).abs(), 0.0)
+        if float(apart.max()) < tolerance_for("float32").step:
             attention.attention_probabilities[:] = finer
             found["rounded_probabilities"] = found["attention_probabilities"]
             found["attention_probabilities"] = finer.cpu().numpy()
