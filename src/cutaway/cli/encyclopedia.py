@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -56,16 +57,21 @@ def _build(out: Path, families: list[str], force: bool) -> None:
     from cutaway.cli.options import waiting
 
     with waiting("starting torch and transformers"):
+        from cutaway.encyclopedia.folder import check_folder
         from cutaway.encyclopedia.site import build, known_families, steps_of
 
     names = known_families(families)
+    check_folder(out, force=force)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=steps_of(names))
-        bar.advance(task, -1)
+        taken = count()
         files = build(
-            out, families=names, force=force, progress=lambda step: bar.update(task, advance=1, description=step)
+            out,
+            families=names,
+            force=force,
+            progress=lambda step: bar.update(task, completed=next(taken), description=step),
         )
-        bar.update(task, advance=1, description="done")
+        bar.update(task, completed=next(taken), description="done")
     size = sum(file.stat().st_size for file in files)
     typer.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")

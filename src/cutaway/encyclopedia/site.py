@@ -121,8 +121,10 @@ def _shown(
 
 
 def _render(made: list[FamilyPage]) -> dict[str, bytes]:
+    from cutaway import __version__
+
     environment = _environment()
-    words = {"families": made}
+    words = {"families": made, "version": __version__}
     texts = {
         "index.html": environment.get_template("index.html.j2").render(**words, root="", here="index"),
         "glossary.html": environment.get_template("glossary.html.j2").render(
@@ -145,8 +147,6 @@ def _render(made: list[FamilyPage]) -> dict[str, bytes]:
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from cutaway import __version__
-
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -155,7 +155,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(prose=prose, python=python, sentence=sentence)
-    environment.globals.update(version=__version__)
     return environment
 
 

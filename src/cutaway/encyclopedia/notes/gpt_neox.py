@@ -133,7 +133,7 @@ def sequential_variant(model: StandardizedTransformer) -> dict[str, Any]:
     before you trust a name from another checkpoint."""
     found = {}
     for parallel in (True, False):
-        config = type(model.config)(**{**model.config.to_dict(), "use_parallel_residual": parallel})
+        config = model.config.from_dict({**model.config.to_dict(), "use_parallel_residual": parallel})
         rows = type(model)(config, dispatch=False).support()
         found[parallel] = [row.value for row in rows if row.available and row.host != "model"]
     gained = [value for value in found[False] if value not in found[True]]

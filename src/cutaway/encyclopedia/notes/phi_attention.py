@@ -103,7 +103,7 @@ def query_key_norm(model: StandardizedTransformer) -> dict[str, Any]:
     assert not model.config.qk_layernorm
 
     small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
-    config = type(model.config)(**small, qk_layernorm=True, initializer_range=0.3)
+    config = model.config.from_dict({**small, "qk_layernorm": True, "initializer_range": 0.3})
     normed = type(model)(config)
     with normed.trace([3, 1, 4, 1, 5]):
         attention = normed.layers[0].self_attn
