@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import ContextVar
 from operator import index
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,8 +47,9 @@ def check_positions(positions: Positions) -> None:
         if positions.step is not None and positions.step < 1:
             raise InputError(f"a slice of positions goes forward; its step is {positions.step}.")
         return
+    numbers: tuple[Any, ...] = tuple(positions) if isinstance(positions, Sequence) else (positions,)
     try:
-        for number in positions if isinstance(positions, Sequence) else [positions]:
+        for number in numbers:
             index(number)
     except TypeError:
         raise InputError(

@@ -23,7 +23,8 @@ from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths, select_paths
+from cutaway.vocabulary.paths import Selector
 
 if TYPE_CHECKING:
     from cutaway.model.function_hooks import FunctionEdit
@@ -56,7 +57,9 @@ class Subject:
         self.sizes = self.family.native_sizes(hf.config)
         self.edits: tuple[FunctionEdit, ...] = ()
         self._load_weights = load_weights
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[ValuePath | str, Address] = {}
+        self._selections: dict[tuple[str, ...], list[ValuePath]] = {}
+        self._can_run = False
 
     def edited(self, edits: Sequence[FunctionEdit]) -> Subject:
         """The same model, with edits that are made in every pass opened through it, and in no other."""
@@ -67,8 +70,11 @@ class Subject:
     @property
     def has_weights(self) -> bool:
         """Whether the model can run."""
+        if self._can_run:
+            return True
         spread = getattr(self.hf, "hf_device_map", None) is not None  # offloaded weights look like missing ones
-        return self._load_weights is None and (spread or not next(self.hf.parameters()).is_meta)
+        self._can_run = self._load_weights is None and (spread or not next(self.hf.parameters()).is_meta)
+        return self._can_run
 
     def bring_weights(self) -> None:
         """Loads the weights of a model that was opened without them.
@@ -126,10 +132,10 @@ class Subject:
         Raises:
             UnavailableValueError: this model does not have it; the message says why.
         """
-        key = str(path)
-        if key not in self._addresses:
-            self._addresses[key] = self._find(path)
-        return self._addresses[key]
+        address = self._addresses.get(path)
+        if address is None:
+            address = self._addresses[path] = self._find(path)
+        return address
 
     def _find(self, path: ValuePath) -> Address:
         site = self.family.values.get(path.name)
@@ -156,16 +162,14 @@ class Subject:
 
     def comes_before(self, one: Address, other: Address) -> bool:
         """Whether a pass is certainly past `one` when it waits at `other`."""
-        if isinstance(one.moment, OperationMoment):
-            if isinstance(other.moment, OperationMoment) and one.module is other.module:
-                return operation_rank(one) < operation_rank(other)
-            left, now = self._rank(one.module_path, "exit"), self._rank(other.module_path, other.moment)
-            return left is not None and now is not None and left <= now
-        elif isinstance(other.moment, OperationMoment):
-            first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, "enter")
-        else:
-            first, now = self._rank(one.module_path, one.moment), self._rank(other.module_path, other.moment)
-        return first is not None and now is not None and first < now
+        now = self._rank(other.module_path, other.moment)
+        if not isinstance(one.moment, OperationMoment):
+            passed = self._rank(one.module_path, one.moment)
+            return passed is not None and now is not None and passed < now
+        if isinstance(other.moment, OperationMoment) and one.module is other.module:
+            return operation_rank(one) < operation_rank(other)
+        left = self._rank(one.module_path, "exit")
+        return left is not None and now is not None and left <= now
 
     def is_inside(self, module_path: str, here: Address) -> bool:
         """Whether a pass that waits at `here` is inside a module's forward."""
@@ -223,6 +227,24 @@ class Subject:
         names = [name for name in VALUES if self.has_site(name)]
         paths = [path for path in all_paths(self.sizes["num_layers"], names) if self.is_available(path)]
         return sorted(paths, key=self.rank)
+
+    def select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
+        """The paths that selectors pick of those that this model has, in the order of its pass.
+
+        Raises:
+            UnknownValueError: a selector picks nothing.
+            UnavailableValueError: it names a value that this model does not have.
+        """
+        for selector in selectors:
+            name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
+            if name in VALUES and not self.has_site(name):
+                raise UnavailableValueError(f"{selector} does not exist here. {self.why_unavailable(name)}")
+        names = tuple(selector for selector in selectors if isinstance(selector, str))
+        if len(names) < len(selectors):
+            return select_paths(list(selectors), self.value_paths)
+        if names not in self._selections:
+            self._selections[names] = select_paths(names, self.value_paths)
+        return self._selections[names]
 
     def rank(self, path: ValuePath) -> int:
         """Where in the pass a value comes; a derived one at the last of what it is derived from."""

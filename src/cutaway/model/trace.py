@@ -29,7 +29,7 @@ from cutaway.model.saving import carry_save
 from cutaway.model.skipping import in_its_stead
 from cutaway.model.subject import Subject
 from cutaway.sites import Moment, OperationMoment
-from cutaway.tracing import ForwardPass, Stop
+from cutaway.tracing import Event, ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
 _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
@@ -205,13 +205,13 @@ class Trace:
         here = self._here
         if here is None:
             return
-        if isinstance(address.moment, OperationMoment) and address.module not in self._sourced:
-            if self._subject.is_inside(address.module_path, here):
-                raise error(
-                    f"the pass is at {here.describe()}, inside the forward that makes the call `{address.path}`, and "
-                    "none of its calls was asked for before it began. Ask for one of them, or for the module's own "
-                    "`input`, first."
-                )
+        unseen = isinstance(address.moment, OperationMoment) and address.module not in self._sourced
+        if unseen and self._subject.is_inside(address.module_path, here):
+            raise error(
+                f"the pass is at {here.describe()}, inside the forward that makes the call `{address.path}`, and none "
+                "of its calls was asked for before it began. Ask for one of them, or for the module's own `input`, "
+                "first."
+            )
         if self._running().finished or self._subject.comes_before(address, here):
             verb = "edit" if error is LateEditError else "ask for"
             raise error(
@@ -222,7 +222,7 @@ class Trace:
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
         before = self._here
-        stop = running.run_to(address.module, address.moment, address.within, until=(self._root(), "exit"))
+        stop = running.run_to(address.module, address.moment, address.within, until=self._limit())
         if stop is None or stop.event != (address.module, address.moment):
             self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before
             raise OrderError(
@@ -238,8 +238,9 @@ class Trace:
         behind = [(handed.path, handed.tensor) for handed in self._behind] + left
         self._behind = [Handed(path, tensor, _version(tensor)) for path, tensor in behind]
 
-    def _root(self) -> nn.Module:
-        return self._subject.hf
+    def _limit(self) -> Event | None:
+        """The moment at which the pass under way is over; None where nothing runs after it."""
+        return None
 
     def _refuse_late_edits_in_place(self) -> None:
         """Raises where a tensor that the pass has left was edited since control came back to the body.
