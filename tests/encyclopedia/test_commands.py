@@ -1,0 +1,62 @@
+"""`cutaway encyclopedia` and `cutaway notes`."""
+
+from __future__ import annotations
+
+import socket
+
+from typer.testing import CliRunner
+
+from cutaway.cli import app
+
+runner = CliRunner()
+
+
+def run(*words: str, status: int = 0) -> tuple[str, str]:
+    result = runner.invoke(app, list(words), env={"COLUMNS": "100"})
+    assert result.exit_code == status, result.output
+    return result.stdout, result.stderr
+
+
+def test_build(tmp_path) -> None:
+    out, _ = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "gpt2")
+    assert "index.html" in out
+    assert (tmp_path / "gpt2.html").is_file()
+
+
+def test_build_refuses_other_files_and_unknown_families(tmp_path) -> None:
+    (tmp_path / "mine").write_text("")
+    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "gpt2", status=1)
+    assert "error: " in err
+    assert "--force" in err
+    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "bert", status=1)
+    assert "no family is called 'bert'; there are phi" in err
+
+
+def test_serve_refuses_a_busy_port(tmp_path) -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = str(busy.getsockname()[1])
+        _, err = run("encyclopedia", "serve", "-o", str(tmp_path), "--port", port, status=1)
+    assert f"port {port} is in use" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_notes_of_the_built_in_checkpoint() -> None:
+    out, _ = run("notes", "phi-mini", "--dtype", "float32")
+    assert out.count("✓") == 16
+    assert "One norm, and both sublayers read it" in out
+    assert "2,779,683,840" in out
+
+
+def test_notes_of_another_family_are_refused() -> None:
+    _, err = run("notes", "phi-mini", "--family", "llama", status=2)
+    assert "is of the family 'phi'" in err
+    _, err = run("notes", "phi-mini", "--family", "fi", status=1)
+    assert "no family is called 'fi'" in err
+
+
+def test_a_note_that_fails_ends_the_command(tiny_phi_without_biases) -> None:
+    _, err = run("notes", tiny_phi_without_biases, status=1)
+    assert "does not hold on" in err
+    assert "AssertionError" in err
