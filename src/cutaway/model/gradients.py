@@ -40,7 +40,7 @@ def refuse_without_record(running: ForwardPass, path: str) -> None:
     if not running.records:
         raise GradientError(
             f"the model records no gradients where `{path}` is computed, as under reentrant gradient checkpointing. "
-            "Choose the other kind: gradient_checkpointing_enable({'use_reentrant': False})."
+            "Choose the other kind: activation_checkpointing_enable({'use_reentrant': False})."
         )
 
 

@@ -49,7 +49,8 @@ def kernel_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Kerne
         allowed = mask
     else:
         return KernelMask(mask.to(query.dtype), None)
-    lowest = torch.finfo(query.dtype).min
+    # Eager functions take the softmax in float32, in which the lowest float64 would be minus infinity.
+    lowest = max(torch.finfo(query.dtype).min, torch.finfo(torch.float32).min)
     additive = torch.zeros((), dtype=query.dtype, device=query.device).where(allowed, lowest)
     return KernelMask(additive, ~allowed.any(dim=-1))
 
