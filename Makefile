@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test test-real lint types pytest format phi-mini lock clean
+.PHONY: help demo test test-real lint types pytest format lesson phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint      ruff: rules and format        make types   pyright, strict, on src"
 	@echo "make pytest    the tests alone               make format  ruff: repair and format"
 	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
+	@echo "make lesson    run docs/phi-from-scratch.md again and write it anew"
 	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
 	@echo "make lock      renew requirements.lock       make clean   remove what was made, .venv too"
 
@@ -40,6 +41,9 @@ test-real: .venv/real.stamp
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+lesson: .venv/dev.stamp
+	$(BIN)/python -m lessons.build
 
 phi-mini: .venv/dev.stamp
 	$(BIN)/python -m training.phi_mini.train --out build/phi-mini
