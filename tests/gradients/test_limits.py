@@ -138,8 +138,15 @@ def test_gradient_checkpointing_gives_the_same_gradients(checkpointed: Any) -> N
         torch.testing.assert_close(with_, without)
 
 
-def test_the_reentrant_kind_is_refused_by_name(checkpointed: Any) -> None:
+def test_inside_a_block_the_reentrant_kind_is_refused_by_name(checkpointed: Any) -> None:
     hf, model = checkpointed
     hf.activation_checkpointing_enable({"use_reentrant": True})
     with pytest.raises(GradientError, match="use_reentrant"), model.trace(tiny.IDS, grad=True, use_cache=False):
-        model.layers[1].layer_output
+        model.layers[1].mlp.mlp_output
+    with model.trace(tiny.IDS, grad=True, use_cache=False):
+        stream = model.layers[1].layer_output
+        model.logits[:, -1, 3].sum().backward()
+    with tiny.shared().trace(tiny.IDS, grad=True):
+        expected = tiny.shared().layers[1].layer_output
+        tiny.shared().logits[:, -1, 3].sum().backward()
+    torch.testing.assert_close(stream.grad, expected.grad)

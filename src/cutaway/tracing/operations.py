@@ -64,13 +64,14 @@ _lock = threading.Lock()
 def _watch(module: nn.Module, chain: tuple[str, ...], name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Makes a call of the copy, serving what is tapped at it and inside it."""
     chain = (*chain, name)
+    left = OperationMoment(chain, "exit")
     if not _tapped(module, chain):
-        return function(*args, **kwargs)
+        return _reach(module, left, function(*args, **kwargs))  # one may be put on while the pass waits inside
     function = _reach(module, OperationMoment(chain, "function"), function)
     call = _reach(module, OperationMoment(chain, "enter"), Call(args, kwargs))
     if any(len(inside) > len(chain) for inside in _tapped(module, chain)):
         function = watched_copy(function, partial(_watch, module, chain))
-    return _reach(module, OperationMoment(chain, "exit"), function(*call.args, **call.kwargs))
+    return _reach(module, left, function(*call.args, **call.kwargs))
 
 
 def _tapped(module: nn.Module, chain: tuple[str, ...]) -> list[tuple[str, ...]]:
