@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ class Address:
         value: the row of the vocabulary; None for a module's own input and output.
         module_path: the module's own path.
         within: the modules that hold it, from the model inwards.
+        rank: when in a pass its moment comes; None where the survey did not come by it.
+        place: what two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP.
     """
 
     path: str
@@ -31,11 +33,11 @@ class Address:
     moment: Moment | OperationMoment
     slot: Slot | Whole | FirstArgument
     within: tuple[nn.Module, ...]
+    rank: int | None
+    place: str = field(init=False)
 
-    @property
-    def place(self) -> tuple[str, Moment | OperationMoment, Slot | Whole | FirstArgument]:
-        """What two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP."""
-        return (self.module_path, self.moment, self.slot)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", f"{self.module_path} {self.moment} {self.slot}")
 
     def describe(self) -> str:
         """The path and where that is, for messages."""

@@ -23,7 +23,7 @@ from cutaway.model.positions import positions_so_far, prompt_mask
 from cutaway.model.subject import Subject
 from cutaway.model.trace import Trace
 from cutaway.sites.slots import Call
-from cutaway.tracing import ForwardPass
+from cutaway.tracing import Event, ForwardPass
 from cutaway.vocabulary import ValuePath
 
 
@@ -152,6 +152,9 @@ class Generation(Trace):
         # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later
         # step.
         return super()._keeps_own_copy(address, value) or (address.moment == "arguments" and not is_own(value))
+
+    def _limit(self) -> Event:
+        return (self._subject.hf, "exit")
 
     def _begin(self) -> None:
         if self._step is None and not self._next_pass():

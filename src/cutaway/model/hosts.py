@@ -30,11 +30,13 @@ class ModuleHost:
     _subject: Subject
     _module_path: str
     _path: str
+    _hosts: dict[str, ModuleHost]
 
     def __init__(self, subject: Subject, module_path: str, path: str) -> None:
         object.__setattr__(self, "_subject", subject)
         object.__setattr__(self, "_module_path", module_path)
         object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_hosts", {})
 
     @property
     def module(self) -> nn.Module:
@@ -151,11 +153,13 @@ class ValueHost(ModuleHost):
         return sorted({*super().__dir__(), *values, *self._subject.family.modules.get(self._host, {})})
 
     def _attribute(self, name: str) -> Any:
+        if name in self._hosts:
+            return self._hosts[name]
         subhost = _SUBHOSTS.get((self._host, name))
         if subhost is not None:
-            return ValueHost(self._subject, subhost, self._layer)
+            return self._hosts.setdefault(name, ValueHost(self._subject, subhost, self._layer))
         if (self._host, name) == ("model", "layers"):
-            return LayersHost(self._subject)
+            return self._hosts.setdefault(name, LayersHost(self._subject))
         own = self._subject.family.modules.get(self._host, {}).get(name)
         if own is not None:
             return ModuleHost(self._subject, _join(self._module_path, own), _join(self._path, name))
@@ -176,8 +180,11 @@ class ValueHost(ModuleHost):
 class LayersHost(ModuleHost):
     """The blocks: `model.layers[3]`, `model.layers[-1]`, `model.layers[2:5]`, `for layer in model.layers`."""
 
+    _layers: dict[int, ValueHost]
+
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject, subject.module_path("model", None, "layers"), "layers")
+        object.__setattr__(self, "_layers", {})
 
     @overload
     def __getitem__(self, index: int) -> ValueHost: ...
@@ -186,11 +193,14 @@ class LayersHost(ModuleHost):
     def __getitem__(self, index: int | slice) -> ValueHost | list[ValueHost]:
         layers = range(self._subject.sizes["num_layers"])
         if isinstance(index, slice):
-            return [ValueHost(self._subject, "layer", layer) for layer in layers[index]]
+            return [self[layer] for layer in layers[index]]
         try:
-            return ValueHost(self._subject, "layer", layers[index])
+            layer = layers[index]
         except IndexError:
             raise IndexError(f"there is no layer {index}: {self._subject.name} has {len(layers)}.") from None
+        if layer not in self._layers:
+            self._layers[layer] = ValueHost(self._subject, "layer", layer)
+        return self._layers[layer]
 
     def __len__(self) -> int:
         return self._subject.sizes["num_layers"]

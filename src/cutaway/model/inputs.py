@@ -9,7 +9,7 @@ tokenizer adds is what transformers' tokenizer adds, and nothing else. The calle
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,11 +20,19 @@ from cutaway.errors import InputError
 Prompt = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | Mapping[str, Any]
 
 
+class Limits(NamedTuple):
+    """What ids must keep within: the embedding's rows, and the positions of the context where there is such an end."""
+
+    vocab: int
+    context: int | None
+
+
 def prepare_inputs(
     prompt: Prompt,
     tokenizer: Any,
     config: PretrainedConfig,
     device: torch.device,
+    limits: Limits,
     attention_mask: Tensor | Sequence[Any] | None = None,
     positions_from_mask: bool = False,
     past: int = 0,
@@ -47,8 +55,9 @@ def prepare_inputs(
         given = rest.pop("attention_mask", None)
         attention_mask = given if attention_mask is None else attention_mask
     ids, padding = _rows(prompt, tokenizer, config)
-    _check_ids(ids, config, past)
+    _check_ids(ids, limits, past)
     if attention_mask is None:
+        padding = torch.ones_like(ids) if padding is None else padding
         mask = torch.cat([padding.new_ones(len(padding), past), padding], dim=1)
     else:
         mask = _mask(attention_mask, ids, past)
@@ -78,19 +87,19 @@ def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor
     return {"position_ids": positions[:, -seq:].to(device)}
 
 
-def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor]:
-    """Ids `[batch seq]` and the mask of their padding."""
+def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor | None]:
+    """Ids `[batch seq]` and the mask of their padding; None where they came as one tensor and have none."""
     if isinstance(prompt, Tensor):
         if prompt.ndim not in (1, 2) or prompt.is_floating_point() or prompt.dtype == torch.bool:
             raise InputError(
                 f"ids are integers, of shape [seq] or [batch, seq]; the tensor is {prompt.dtype} of shape "
                 f"{list(prompt.shape)}."
             )
-        ids = prompt.detach().clone().long()
+        ids = prompt.detach().to(torch.long, copy=True)
         ids = ids[None] if ids.ndim == 1 else ids
         if ids.numel() == 0:
             raise InputError("the prompt is empty: give at least one token in each row.")
-        return ids, torch.ones_like(ids)
+        return ids, None
     if isinstance(prompt, str):
         prompt = [prompt]
     if not isinstance(prompt, Sequence) or isinstance(prompt, (bytes, bytearray)):
@@ -165,11 +174,11 @@ def _mask(mask: Any, ids: Tensor, past: int) -> Tensor:
     return mask
 
 
-def _check_ids(ids: Tensor, config: PretrainedConfig, past: int) -> None:
+def _check_ids(ids: Tensor, limits: Limits, past: int) -> None:
     if ids.is_meta:
         return
-    vocab, context = config.vocab_size, getattr(config, "max_position_embeddings", None)
-    low, high = int(ids.min()), int(ids.max())
+    vocab, context = limits
+    low, high = (int(bound) for bound in ids.aminmax())
     if low < 0 or high >= vocab:
         raise InputError(
             f"id {low if low < 0 else high} is outside the embedding, which has {vocab} rows. "

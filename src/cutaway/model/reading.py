@@ -43,6 +43,8 @@ def _run(subject: Subject, inputs: Mapping[str, Any], addresses: list[Address], 
         stop = running.run_to(last.module, last.moment)
         if stop is not None:
             _keep(last, subject, found)(stop.passing)
+        if last.module is subject.hf and last.moment == "exit":
+            running.run_to_end()  # nothing is left but to return
         for address in addresses:
             if address.path not in found:
                 raise UnavailableValueError(

@@ -58,9 +58,6 @@ class Scan(Trace):
         edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._subject.edits]
         return Application(self._subject, edits, running.answers, self._twin)
 
-    def _root(self) -> nn.Module:
-        return self._twin
-
     def __enter__(self) -> Self:
         super().__enter__()
         self._arithmetic.__enter__()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from cutaway.errors import InputError, ShapeError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.errors import InputError, ShapeError, UnknownValueError, did_you_mean
 from cutaway.model import printout
 from cutaway.model.address import Address
 from cutaway.model.checks import CheckReport, check
@@ -27,7 +27,6 @@ from cutaway.model.scan import Scan
 from cutaway.model.subject import NATIVE_NAMES, Subject
 from cutaway.model.support import Support, support
 from cutaway.model.trace import Trace
-from cutaway.vocabulary import VALUES, ValuePath, select_paths
 from cutaway.vocabulary.paths import Selector
 
 
@@ -217,7 +216,7 @@ class StandardizedTransformer(ValueHost):
             UnavailableValueError: this model does not have the value; the message says why.
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
-        paths = self._select(selectors if names else ["*"])
+        paths = self._subject.select(selectors if names else ["*"])
         inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
         self._subject.bring_weights()
         return read(self._subject, inputs, paths)
@@ -348,17 +347,12 @@ class StandardizedTransformer(ValueHost):
         forward: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[str, Any]:
         subject = self._subject
-        device = subject.hf.device if subject.has_weights else torch.device("cpu")
+        device = subject.input_device if subject.has_weights else torch.device("cpu")
         from_mask = subject.family.positions_from_mask
         past = cached_positions(forward)
-        return prepare_inputs(prompt, subject.tokenizer, subject.hf.config, device, attention_mask, from_mask, past)
-
-    def _select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
-        for selector in selectors:
-            name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
-            if name in VALUES and not self._subject.has_site(name):
-                raise UnavailableValueError(f"{selector} does not exist here. {self._subject.why_unavailable(name)}")
-        return select_paths(list(selectors), self._subject.value_paths)
+        return prepare_inputs(
+            prompt, subject.tokenizer, subject.hf.config, device, subject.limits, attention_mask, from_mask, past
+        )
 
     def _function_edits(
         self, functions: Mapping[str, ValueFunction], positions: Positions, step: int | None
@@ -381,7 +375,7 @@ class StandardizedTransformer(ValueHost):
         head, _, last = name.rpartition(".")
         if last in NATIVE_NAMES:
             return [self._module_at(head)._native(last)]
-        paths = self._select([name])
+        paths = self._subject.select([name])
         for path in paths:
             if path.value.derived:
                 refuse_derived(path)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -18,6 +19,7 @@ from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueEr
 from cutaway.families import Family, family_of
 from cutaway.model.address import Address
 from cutaway.model.derived import SOURCES
+from cutaway.model.inputs import Limits
 from cutaway.model.survey import Survey, survey
 from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
@@ -95,6 +97,18 @@ class Subject:
         self.__dict__.pop("modules", None)
 
     @cached_property
+    def limits(self) -> Limits:
+        """What the ids of a call must keep within."""
+        return Limits(self.sizes["vocab_size"], getattr(self.hf.config, "max_position_embeddings", None))
+
+    @property
+    def input_device(self) -> torch.device:
+        """Where the model takes its ids: the embedding's device, or the model's where the embedding is offloaded."""
+        embedding = self.modules[self.module_path("model", None, "embed_tokens")]
+        weight = getattr(embedding, "weight", None)
+        return self.hf.device if weight is None or weight.is_meta else weight.device
+
+    @cached_property
     def modules(self) -> dict[str, nn.Module]:
         """Every module by its own path; the model itself is at the empty one."""
         return dict(self.hf.named_modules())
@@ -162,10 +176,9 @@ class Subject:
 
     def comes_before(self, one: Address, other: Address) -> bool:
         """Whether a pass is certainly past `one` when it waits at `other`."""
-        now = self._rank(other.module_path, other.moment)
+        now = other.rank
         if not isinstance(one.moment, OperationMoment):
-            passed = self._rank(one.module_path, one.moment)
-            return passed is not None and now is not None and passed < now
+            return one.rank is not None and now is not None and one.rank < now
         if isinstance(other.moment, OperationMoment) and one.module is other.module:
             return operation_rank(one) < operation_rank(other)
         left = self._rank(one.module_path, "exit")
@@ -175,7 +188,7 @@ class Subject:
         """Whether a pass that waits at `here` is inside a module's forward."""
         start, now, end = (
             self._rank(module_path, "enter"),
-            self._rank(here.module_path, here.moment),
+            here.rank,
             self._rank(module_path, "exit"),
         )
         return start is not None and now is not None and end is not None and start < now < end
@@ -195,7 +208,7 @@ class Subject:
         parts = own.split(".") if own else []
         holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
         within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
-        return Address(path, value, own, self.modules[own], moment, slot, within)
+        return Address(path, value, own, self.modules[own], moment, slot, within, self._rank(own, moment))
 
     def native_address(self, module_path: str, standard_path: str, name: str) -> Address:
         """Where a module's `input`, `inputs` or `output` is."""

@@ -28,15 +28,11 @@ from cutaway.model.gradients import (
 from cutaway.model.saving import carry_save
 from cutaway.model.skipping import in_its_stead
 from cutaway.model.subject import Subject
-from cutaway.sites import Moment, OperationMoment
+from cutaway.sites import OperationMoment
 from cutaway.tracing import Event, ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
 _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
-
-
-Place = tuple[str, Moment | OperationMoment, Any]
-"""A module's own path, a moment, and a slot."""
 
 
 class Handed(NamedTuple):
@@ -57,8 +53,8 @@ class Trace:
         self._pass: ForwardPass | None = None
         self._edits: Application | None = None
         self._here: Address | None = None
-        self._read: dict[Place, Any] = {}
-        self._read_here: dict[Place, Any] = {}
+        self._read: dict[str, Any] = {}
+        self._read_here: dict[str, Any] = {}
         self._behind: list[Handed] = []
         self._sourced: set[nn.Module] = set()
 
@@ -83,6 +79,7 @@ class Trace:
         try:
             if error is None:
                 self._refuse_late_edits_in_place()
+                self._let_finish()
         finally:
             self._close()
         if not self._grad:
@@ -97,6 +94,12 @@ class Trace:
 
     def _apply(self, running: ForwardPass) -> Application:
         return Application(self._subject, self._subject.edits, running.answers)
+
+    def _let_finish(self) -> None:
+        """Lets a pass return that has nothing left to run."""
+        running = self._pass
+        if running is not None and running.stop is not None and running.stop.event == (self._subject.hf, "exit"):
+            running.run_to_end()
 
     def _close(self) -> None:
         """Abandons what has not run, and takes everything off the model."""

@@ -7,7 +7,7 @@ body asks for the next value.
 """
 
 from cutaway.tracing.attach import Attachment, attach
-from cutaway.tracing.forward_pass import ForwardPass, Stop
+from cutaway.tracing.forward_pass import Event, ForwardPass, Stop
 from cutaway.tracing.twin import meta_twin
 
-__all__ = ["Attachment", "ForwardPass", "Stop", "attach", "meta_twin"]
+__all__ = ["Attachment", "Event", "ForwardPass", "Stop", "attach", "meta_twin"]

@@ -103,7 +103,9 @@ class ForwardPass:
         events: list[Event] = [(module, moment)]
         if until is not None and until != (module, moment):
             events.append(until)
-        self._keep_open(module, *within)
+        self._keep_open(within)
+        if moment != "exit":
+            self._keep_open((module,))
         if moment == "enter" and module not in self._doors:
             self._doors[module] = Door(module, self.answers)
             self._attachments.append(self._doors[module])
@@ -130,7 +132,7 @@ class ForwardPass:
         """Abandons what has not run yet and takes off everything the pass attached."""
         try:
             if self._greenlet is not None and not self._greenlet.dead:
-                self._switch(lambda running: running.throw(greenlet.GreenletExit))
+                self._switch(_abandon)
         finally:
             for attachment in reversed(self._attachments):
                 attachment.remove()
@@ -142,7 +144,7 @@ class ForwardPass:
             self._call = None
             self._greenlet = None
 
-    def _keep_open(self, *modules: nn.Module) -> None:
+    def _keep_open(self, modules: Iterable[nn.Module]) -> None:
         """Makes torch look for hooks when these modules exit.
 
         torch decides at a module's entrance whether it has hooks at all, so one that is attached at its exit while the
@@ -173,7 +175,7 @@ class ForwardPass:
         elif self._greenlet.dead:
             raise NoTraceError("this pass has ended, so nothing more can be asked of it. Open a new trace.")
         self.stop = None
-        self.stop = self._switch(lambda running: running.switch())
+        self.stop = self._switch(_run_on)
 
     def _run(self) -> None:
         call, self._call = self._call, None
@@ -195,6 +197,14 @@ class ForwardPass:
             if tracer is not None:
                 sys.settrace(tracer)
             self._state, self._guard = switch.back(), switch.guard
+
+
+def _run_on(running: greenlet.greenlet) -> Any:
+    return running.switch()
+
+
+def _abandon(running: greenlet.greenlet) -> Any:
+    return running.throw(greenlet.GreenletExit)
 
 
 def _one_stack_tracer() -> Any:

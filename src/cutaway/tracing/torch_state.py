@@ -8,7 +8,7 @@ when the other runs on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import torch
@@ -82,7 +82,7 @@ class Switch:
 
 
 @contextlib.contextmanager
-def no_settings() -> Iterator[None]:
+def no_settings() -> Generator[None]:
     """torch as it is where nothing was set, and without gradients, whatever is set around."""
     switch = Switch(TorchState(False, False, _NO_AUTOCAST, (), ()), None)
     try:
