@@ -247,7 +247,7 @@ def test_a_calls_result_is_asked_for_while_the_pass_waits_inside_it() -> None:
         source = model.layers[1].source
         source.self_input_layernorm_0.output
         model.layers[1].self_attn.attention_queries
-        attention, _ = source.self_attn_0.output
+        attention, _ = source.self_self_attn_0.output
         neurons = model.layers[1].mlp.mlp_neurons
         source.self_mlp_0.output += change
         logits = model.logits
