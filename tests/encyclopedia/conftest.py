@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.encyclopedia import build
+from cutaway.encyclopedia.specimens import specimen_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("index", "glossary", "phi", "llama", "gpt2", "gpt_neox")
@@ -83,13 +84,13 @@ def gpt2_vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_phi_without_biases(tmp_path) -> str:
-    """A folder with a random Phi whose biases are all zero, as none that was trained has them."""
-    from tests.tiny import fresh
-
-    hf = fresh()
-    for name, parameter in hf.named_parameters():
-        if name.endswith("proj.bias"):
+def phi_without_biases(tmp_path) -> str:
+    """A folder with the built-in checkpoint, its queries', keys' and values' biases set to zero."""
+    model, _ = specimen_of("phi")
+    for name, parameter in model.hf.named_parameters():
+        if name.endswith("_proj.bias"):
             parameter.data.zero_()
-    hf.save_pretrained(tmp_path / "tiny")
-    return str(tmp_path / "tiny")
+    folder = tmp_path / "without"
+    model.hf.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return str(folder)

@@ -56,7 +56,7 @@ def test_notes_of_another_family_are_refused() -> None:
     assert "no family is called 'fi'" in err
 
 
-def test_a_note_that_fails_ends_the_command(tiny_phi_without_biases) -> None:
-    _, err = run("notes", tiny_phi_without_biases, status=1)
-    assert "does not hold on" in err
+def test_a_note_that_fails_ends_the_command(phi_without_biases) -> None:
+    _, err = run("notes", phi_without_biases, status=1)
+    assert "'Biases everywhere' (biases_everywhere) does not hold on" in err
     assert "AssertionError" in err

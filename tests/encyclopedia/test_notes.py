@@ -131,12 +131,12 @@ def test_float16_overflows_by_plain_transformers_too(specimens) -> None:
     assert run_note(phi_float16.float16_under_eager, model, "phi-mini").figures["sdpa"] == "0"
 
 
-def test_notes_know_when_they_do_not_apply() -> None:
+def test_notes_know_when_they_do_not_apply(specimens) -> None:
     small = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     sequential = StandardizedTransformer(GPTNeoXConfig(**small, use_parallel_residual=False), check=False)
     for note in (gpt_neox.two_norms, gpt_neox.sum_order):
         assert "sequential" in run_note(note, sequential, "tiny").claim
-    model, name = specimen_of("phi")
+    model, name = specimens["phi"]
     bare = StandardizedTransformer(model.hf, check=False)
     assert "without a tokenizer" in run_note(phi_tokens.padded_vocabulary, bare, name).claim
 

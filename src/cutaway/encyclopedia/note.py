@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cutaway.encyclopedia.figures import shown
-from cutaway.errors import CutawayError
+from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
     from cutaway import StandardizedTransformer
@@ -140,6 +140,11 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
             raise KeyError(f"it promises the figures {sorted(note.figures)} and returned {sorted(measured)}")
     except DoesNotApply as reason:
         return Result(note, name, {}, time.perf_counter() - started, str(reason))
+    except InputError as error:
+        if model.tokenizer is not None:
+            raise _failure(note, name, error) from error
+        why = f"{name} came without a tokenizer, and this note runs a text."
+        return Result(note, name, {}, time.perf_counter() - started, why)
     except Exception as error:
         raise _failure(note, name, error) from error
     told = {key: shown(measured[key]) for key in note.figures}

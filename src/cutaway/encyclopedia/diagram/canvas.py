@@ -82,7 +82,8 @@ class Canvas:
         """An operation around a centre: a circle, or where its word needs room, a long one."""
         shape = _rect(x - width / 2, y - 11, width, 22, 11, "bubble")
         kind = "symbol" if len(symbol) == 1 else "word"
-        self._part(self._parts[key], shape + _text(x, y + (4.8 if len(symbol) == 1 else 3.5), symbol, kind))
+        inner = _text(x, y + (4.8 if len(symbol) == 1 else 3.5), symbol, kind)
+        self._part(self._parts[key], shape + inner, symbol if len(symbol) > 1 else "")
 
     def junction(self, x: float, y: float, symbol: str) -> None:
         """An operation that is no part."""
@@ -99,8 +100,8 @@ class Canvas:
             f"{body}\n</svg>"
         )
 
-    def _part(self, part: Part, shapes: str) -> None:
-        label = escape(f"{part.name}, {part.kind}", quote=True)
+    def _part(self, part: Part, shapes: str, written: str = "") -> None:
+        label = escape(f"{written or part.name}, {part.kind}", quote=True)
         self._shapes.append(
             f'<a class="part {part.kind}" href="{self._page}#part-{escape(part.key)}" data-part="{escape(part.key)}" '
             f'aria-label="{label}">{shapes}</a>'

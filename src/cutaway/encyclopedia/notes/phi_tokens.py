@@ -32,8 +32,6 @@ def padded_vocabulary(model: StandardizedTransformer) -> dict[str, Any]:
     The {spare} rows left over stand for nothing, but they were initialised like the rest and hold numbers. They take
     part in the softmax, where training has pushed them down to {probability} together. Count tokens by the tokenizer
     and not by `vocab_size`, and do not draw random ids from the whole range."""
-    if model.tokenizer is None:
-        raise DoesNotApply("the model came without a tokenizer, so its rows cannot be told from its tokens.")
     with model.trace("def area(width, height):\n    return width *"):
         logits = model.logits[0, -1].float()
 
