@@ -51,7 +51,7 @@ def difference(
         real: `[batch seq]`, true where a token is real.
         blocked: for scores, true for pairs that may not be attended to, in a shape that broadcasts. There `found` only
             has to be out of the softmax's reach: minus infinity, or near the lowest number.
-        lowest: the lowest number of the model's dtype.
+        lowest: the lowest number of the dtype in which the model masks.
 
     Returns:
         The difference; infinite where shapes differ, or where one is finite and the other is not.

@@ -117,7 +117,8 @@ class _Pair:
         self.remarks: list[str] = []
         self._given_weights = given_weights
         self._progress = progress or _unwatched
-        self._lowest = float(torch.finfo(model.dtype).min)
+        # Nothing is lower than float32's lowest number: transformers takes the softmax in it, in a float64 model too.
+        self._lowest = max(float(torch.finfo(dtype).min) for dtype in (model.dtype, torch.float32))
         self._own_reference: Phi | None = None
         self._plain: dict[str, Array] = {}
         self._apart = False
