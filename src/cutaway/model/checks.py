@@ -101,7 +101,7 @@ def _sample(subject: Subject, rows: int) -> dict[str, Tensor]:
     ids = torch.randint(0, subject.sizes["vocab_size"], (rows, 6), generator=generator)
     mask = torch.ones_like(ids)
     mask[0, :2] = 0
-    return {"input_ids": ids.to(subject.hf.device), "attention_mask": mask.to(subject.hf.device)}
+    return {"input_ids": ids.to(subject.input_device), "attention_mask": mask.to(subject.input_device)}
 
 
 def _shapes(subject: Subject, values: Mapping[str, Any], batch: int, seq: int) -> CheckResult:

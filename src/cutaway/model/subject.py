@@ -74,8 +74,9 @@ class Subject:
         """Whether the model can run."""
         if self._can_run:
             return True
-        spread = getattr(self.hf, "hf_device_map", None) is not None  # offloaded weights look like missing ones
-        self._can_run = self._load_weights is None and (spread or not next(self.hf.parameters()).is_meta)
+        # Weights that accelerate has offloaded look like missing ones.
+        offloaded = next(self.hf.parameters()).is_meta and any(hasattr(m, "_hf_hook") for m in self.hf.modules())
+        self._can_run = self._load_weights is None and (offloaded or not next(self.hf.parameters()).is_meta)
         return self._can_run
 
     def bring_weights(self) -> None:
@@ -103,10 +104,13 @@ class Subject:
 
     @property
     def input_device(self) -> torch.device:
-        """Where the model takes its ids: the embedding's device, or the model's where the embedding is offloaded."""
+        """Where the model takes its ids: the embedding's device, or the one that it runs on where it is offloaded."""
         embedding = self.modules[self.module_path("model", None, "embed_tokens")]
         weight = getattr(embedding, "weight", None)
-        return self.hf.device if weight is None or weight.is_meta else weight.device
+        if weight is not None and not weight.is_meta:
+            return weight.device
+        runs_on = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
+        return self.hf.device if runs_on is None else torch.device(runs_on)
 
     @cached_property
     def modules(self) -> dict[str, nn.Module]:

@@ -27,9 +27,11 @@ class Overlay(Protocol):
 
 
 class _Covered:
-    def __init__(self, module: nn.Module) -> None:
-        self.own_attribute = module.__dict__.get("forward")
-        self.original: Callable[..., Any] = module.forward
+    """What stands in the place of a module's `forward`, or of another attribute that holds it."""
+
+    def __init__(self, module: nn.Module, attribute: str) -> None:
+        self.own = module.__dict__.get(attribute)
+        self.original: Callable[..., Any] = getattr(module, attribute)
         self.overlays: list[Overlay] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -41,34 +43,45 @@ class _Covered:
         return forward(*args, **kwargs)
 
 
-_covered: weakref.WeakKeyDictionary[nn.Module, _Covered] = weakref.WeakKeyDictionary()
+_covered: weakref.WeakKeyDictionary[nn.Module, dict[str, _Covered]] = weakref.WeakKeyDictionary()
+"""By module and attribute."""
 _lock = threading.Lock()
 
 
 def lay(module: nn.Module, overlay: Overlay) -> None:
     """Lays an overlay on a module's `forward`."""
+    attribute = _place(module, overlay)
     with _lock:
-        covered = _covered.get(module)
-        if covered is None:
-            covered = _covered[module] = _Covered(module)
-            module.forward = covered
-        covered.overlays.append(overlay)
+        covers = _covered.setdefault(module, {})
+        if attribute not in covers:
+            covers[attribute] = _Covered(module, attribute)
+            setattr(module, attribute, covers[attribute])
+        covers[attribute].overlays.append(overlay)
 
 
 def lift(module: nn.Module, overlay: Overlay) -> None:
     """Takes an overlay off; does nothing if it is off already."""
     with _lock:
-        covered = _covered.get(module)
-        if covered is None or overlay not in covered.overlays:
-            return
-        covered.overlays.remove(overlay)
-        if covered.overlays:
-            return
-        del _covered[module]
-        if covered.own_attribute is None:
-            del module.forward
-        else:
-            module.forward = covered.own_attribute
+        for attribute, covered in tuple(_covered.get(module, {}).items()):
+            if overlay not in covered.overlays:
+                continue
+            covered.overlays.remove(overlay)
+            if covered.overlays:
+                continue
+            del _covered[module][attribute]
+            if covered.own is None:
+                delattr(module, attribute)
+            else:
+                setattr(module, attribute, covered.own)
+
+
+def _place(module: nn.Module, overlay: Overlay) -> str:
+    """The attribute on which an overlay lies.
+
+    accelerate, which brings a module's weights when it runs, keeps the module's own forward under another name.
+    """
+    offloaded = "_hf_hook" in module.__dict__ and "_old_forward" in module.__dict__
+    return "_old_forward" if offloaded and not overlay.outermost else "forward"
 
 
 _RUN = object()
