@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -25,6 +25,7 @@ from cutaway.model.gradients import (
     refuse_without_record,
     start_graph,
 )
+from cutaway.model.late_edits import LeftBehind
 from cutaway.model.saving import carry_save
 from cutaway.model.skipping import in_its_stead
 from cutaway.model.subject import Subject
@@ -33,14 +34,6 @@ from cutaway.tracing import Event, ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
 _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
-
-
-class Handed(NamedTuple):
-    """A tensor that was handed out, and its version when control came back to the body."""
-
-    path: str
-    tensor: Tensor
-    version: int
 
 
 class Trace:
@@ -55,7 +48,7 @@ class Trace:
         self._here: Address | None = None
         self._read: dict[str, Any] = {}
         self._read_here: dict[str, Any] = {}
-        self._behind: list[Handed] = []
+        self._behind = LeftBehind()
         self._sourced: set[nn.Module] = set()
 
     def __enter__(self) -> Self:
@@ -233,54 +226,23 @@ class Trace:
                 f"before {before.describe() if before else 'the first value asked for'}, or the module was exchanged "
                 "after the model was opened: then open it again."
             )
-        left = [(before.path, t) for thing in self._read_here.values() for t in _tensors_in(thing)] if before else []
+        if before is not None:
+            for thing in self._read_here.values():
+                self._behind.add(before.path, thing)
         self._here = address
         if isinstance(address.moment, OperationMoment):
             self._sourced.add(address.module)
         self._read_here = {}
-        behind = [(handed.path, handed.tensor) for handed in self._behind] + left
-        self._behind = [Handed(path, tensor, _version(tensor)) for path, tensor in behind]
+        self._behind.note()
 
     def _limit(self) -> Event | None:
         """The moment at which the pass under way is over; None where nothing runs after it."""
         return None
 
     def _refuse_late_edits_in_place(self) -> None:
-        """Raises where a tensor that the pass has left was edited since control came back to the body.
-
-        A tensor may pass in two places, as a block's output and the next one's input; edited at the later one while
-        the pass waits there, it is in time.
-        """
+        """Raises where the body has written into a tensor that the pass has left."""
         stop = self._pass.stop if self._pass is not None else None
-        for path, tensor, version in self._behind:
-            if _version(tensor) == version:
-                continue
-            if stop is not None and _storage(tensor) in {_storage(t) for t in _tensors_in(stop.passing)}:
-                continue
-            where = f" to {self._here.describe()}" if self._here else ""
-            raise LateEditError(
-                f"`{path}` was edited in place after the pass had moved on{where}, so the edit has no defined effect. "
-                "Edit it before asking for a later value, or work on a copy: `.save()` or `.clone()`."
-            )
-
-
-def _tensors_in(thing: Any) -> list[Tensor]:
-    if isinstance(thing, Tensor):
-        return [thing]
-    if isinstance(thing, dict):
-        thing = tuple(thing.values())
-    if isinstance(thing, (tuple, list)):
-        return [tensor for item in thing for tensor in _tensors_in(item)]
-    return []
-
-
-def _version(tensor: Tensor) -> int:
-    """How often the tensor was edited in place; under inference mode torch does not count."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
-def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata
+        self._behind.refuse_edited(stop.passing if stop is not None else None, self._here)
 
 
 def active_trace(subject: Subject) -> Trace | None:

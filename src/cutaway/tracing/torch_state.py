@@ -39,7 +39,7 @@ _NO_AUTOCAST = (None,) * len(_AUTOCAST_DEVICES)
 def torch_state() -> TorchState:
     """The settings now in force."""
     autocast = _NO_AUTOCAST
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+    if _C._is_any_autocast_enabled():
         autocast = tuple(
             (True, torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else None
             for device in _AUTOCAST_DEVICES

@@ -88,5 +88,6 @@ def _nothing_matches(selector: Selector, available: Sequence[ValuePath]) -> str:
     names = sorted({path.name for path in available})
     paths = [str(path) for path in available]
     if "*" in selector:
-        paths = [str(path) if path.layer is None else str(path).replace(f".{path.layer}.", ".*.", 1) for path in available]
+        paths = [str(path) if path.layer is None else str(path).replace(f".{path.layer}.", ".*.", 1) for path in
+        available]
     return f"nothing is called '{selector}'.{did_you_mean(selector, [*names, *paths])}"
