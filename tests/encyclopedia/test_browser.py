@@ -93,6 +93,16 @@ def test_a_link_from_elsewhere_opens_a_card(open_page) -> None:
     assert part(page, "attention.o_proj").is_visible()
 
 
+def test_a_link_to_a_part_that_the_family_lacks_opens_its_card(open_page) -> None:
+    page = open_page("glossary.html")
+    page.locator("#value-layer_mid").get_by_role("link", name="Phi").click()
+    assert page.url.endswith("phi.html#part-layer_mid")
+    assert card(page) == "layer_mid"
+    assert "parallel" in page.locator(".card.shown").inner_text()
+    page.keyboard.press("Escape")
+    assert card(page) == ""
+
+
 def test_the_filter(open_page) -> None:
     page = open_page("index.html")
 

@@ -48,7 +48,7 @@ def elsewhere(model):
 
 def test_a_note_gives_its_claim_with_figures() -> None:
     result = run_note(counts_layers, shared(), "tiny")
-    assert result.claim == "tiny has 3 layers,\nno more."
+    assert result.claim == "tiny has 3 layers, no more."
     assert result.figures == {"layers": "3"}
 
 

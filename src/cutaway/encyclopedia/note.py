@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 import time
 import traceback
@@ -69,7 +70,7 @@ class Note:
     @property
     def claim(self) -> str:
         """The statement, its figures not filled in."""
-        return inspect.cleandoc(self.check.__doc__ or "")
+        return re.sub(r"\s*\n\s*", " ", inspect.cleandoc(self.check.__doc__ or ""))
 
     @property
     def source(self) -> str:
@@ -134,7 +135,8 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
 
     started = time.perf_counter()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
             measured = dict(note.check(model))
         if set(measured) != set(note.figures):
             raise KeyError(f"it promises the figures {sorted(note.figures)} and returned {sorted(measured)}")

@@ -18,7 +18,7 @@ from cutaway.encyclopedia.note import Result
 from cutaway.encyclopedia.parts import Parts, parts_of
 from cutaway.encyclopedia.traits import Trait, traits_of
 from cutaway.families import FAMILIES
-from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, values_of
+from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, Host, values_of
 
 if TYPE_CHECKING:
     from cutaway import StandardizedTransformer
@@ -210,6 +210,5 @@ def _having(value: str, families: Sequence[FamilyPage]) -> list[tuple[FamilyPage
     return [(page, page.support[value].available) for page in families]
 
 
-def _native_name(page: FamilyPage, host: str, name: str) -> str:
-    part = page.parts.get(f"{host}.{name}")
-    return part.native if part else ""
+def _native_name(page: FamilyPage, host: Host, name: str) -> str:
+    return FAMILIES[page.name].modules.get(host, {}).get(name, "")

@@ -53,6 +53,12 @@ class Canvas:
         length = len(_label(part)) * LETTER + 16
         self._part(part, _rect(x + 4, y + 5, length, 20, 5, "hit") + inner)
 
+    def title(self, key: str, x: float, y: float, text: str) -> None:
+        """A module that is drawn as the sheet around its parts: its title, at the end of a line."""
+        width = len(text) * 7.3 + 12
+        inner = _text(x, y, text, "title", "end")
+        self._part(self._parts[key], _rect(x - width + 6, y - 14, width, 20, 5, "hit") + inner, text)
+
     def box(self, key: str, x: float, y: float, width: float = 0, height: float = 26) -> None:
         """A module around a centre."""
         part = self._parts[key]

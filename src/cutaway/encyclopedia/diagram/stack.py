@@ -29,7 +29,7 @@ def draw_stack(model: StandardizedTransformer, parts: Parts) -> str:
         x, y = _EDGE + i * _FOLD, entrance + i * _FOLD
         canvas.sheet(x, y, width - _EDGE, height, "front" if i == 0 else "behind")
     name = type(model.layers[0].module).__name__
-    canvas.caption(width - 14, entrance + 22, f"layers[0 … {layers - 1}]", "count", "end")
+    canvas.title("model.layers", width - 14, entrance + 22, f"layers[0 … {layers - 1}]")
     canvas.caption(width - 14, entrance + 38, f"{layers} × {name}", "class", "end")
     bottom = _exit(canvas, block_end)
     order = " + ".join(wiring.stream)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cutaway.pictures.theme import ThemeName
 
 _CODE = "def area(width, height):\n    return width * height\n\nclass Circle:\n    def __init__(self"
-_PHRASE = "width, height = size\nself.width, self.height = width, height"
+_PHRASE = "the quick brown fox saw the quick brown fox"
 
 
 def norms_by_position(model: StandardizedTransformer, theme: ThemeName) -> Picture:
@@ -28,7 +28,7 @@ def norms_by_position(model: StandardizedTransformer, theme: ThemeName) -> Pictu
 def rotary_dimensions(model: StandardizedTransformer, theme: ThemeName) -> Picture:
     """The cosines by which the rotary's pairs turn, by position."""
     factor = model.config.rope_parameters["partial_rotary_factor"]
-    return pictures.rotary_heatmap(int(model.head_dim * factor), theme=theme)
+    return pictures.rotary_heatmap(32, int(model.head_dim * factor), theme=theme)
 
 
 def induction_pattern(model: StandardizedTransformer, theme: ThemeName) -> Picture:

@@ -132,6 +132,7 @@ def biases_everywhere(model: StandardizedTransformer) -> dict[str, Any]:
         "eval": "its logits differ between two passes in eval mode by",
         "train": "and in training mode by",
     },
+    on="a small random Phi",
 )
 def dropout_is_idle(model: StandardizedTransformer) -> dict[str, Any]:
     """phi-2's config sets `resid_pdrop` to 0.1. It plays no part when the model is read: in eval mode, which is how

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 def position_zero(model: StandardizedTransformer) -> dict[str, Any]:
     """The tokenizer puts nothing in front, so position 0 holds the prompt's own first token, and that token can look at
     nothing but itself. The large checkpoints make it a place to park attention, with one entry that dwarfs all
-    others. {model}, small as it is, has no such entry, yet its position 0 stands out too: its norm is {norm}, against
-    a median of {median}. Leave it out of norms and of means over positions, or it is all you will see."""
+    others. A small model may do no such thing and still set it apart: in {model} its largest entry is {entry}, against
+    {elsewhere} elsewhere, and its norm {norm}, against a median of {median}. Leave position 0 out of norms and of
+    means over positions, or it may be all you will see."""
     prompt = "def area(width, height):\n    return width * height\n\nclass Circle:\n    def __init__(self"
     block = model.num_layers // 2
     with model.trace(prompt):
@@ -71,10 +72,10 @@ def position_zero(model: StandardizedTransformer) -> dict[str, Any]:
     ),
 )
 def constant_lens(model: StandardizedTransformer) -> dict[str, Any]:
-    """The final norm has a bias and so has the head. Whatever stream goes in, `lm_head.weight @ norm.bias +
-    lm_head.bias` comes out on top, the same at every block and for every prompt. In {model} it favours {tokens},
-    and an early block's lens will show just those for want of anything else. Take it off before you read
-    meaning into a middle layer."""
+    """The final norm has a bias and so has the head. Whatever stream goes in,
+    `lm_head.weight @ norm.bias + lm_head.bias` comes out on top, the same at every block and for every prompt. In
+    {model} it favours {tokens}. Take it off before you read meaning into the tokens that a lens puts first in a
+    middle layer."""
     norm, head = model.norm, model.lm_head
     streams = model.read("for index, item in enumerate(items):\n    if item", "layer_output")
 
@@ -86,7 +87,7 @@ def constant_lens(model: StandardizedTransformer) -> dict[str, Any]:
         error = max(error, float((whole - without - constant).abs().max()))
 
     middle = model.project_on_vocab(list(streams.values())[model.num_layers // 2])
-    assert error < 1e-2 * float(middle.std())
+    assert error < 8 * torch.finfo(middle.dtype).eps * float(middle.abs().max())
     favoured = [f"`{model.tokenizer.decode([token])!r}`" for token in constant.topk(5).indices.tolist()]
     return {
         "error": error,

@@ -6,35 +6,36 @@ function cards(stage) {
   const links = [...stage.querySelectorAll("a.part")];
   let pinned = null;
 
-  const cardOf = (link) => document.getElementById(`part-${link.dataset.part}`);
+  const cardOf = (key) => document.getElementById(`part-${key}`);
 
-  function show(link) {
-    const target = link ?? pinned;
+  function show(key) {
     for (const card of panel.querySelectorAll(".card.shown")) card.classList.remove("shown");
-    for (const other of links) other.classList.toggle("pointed", other === target);
-    panel.classList.toggle("busy", Boolean(target));
-    if (target) cardOf(target).classList.add("shown");
+    for (const link of links) link.classList.toggle("pointed", link.dataset.part === key);
+    panel.classList.toggle("busy", key !== null);
+    if (key !== null) cardOf(key).classList.add("shown");
   }
 
-  function pin(link) {
-    pinned = pinned === link ? null : link;
-    for (const other of links) {
-      other.classList.toggle("pinned", other === pinned);
-      if (other === pinned) other.setAttribute("aria-current", "true");
-      else other.removeAttribute("aria-current");
+  function pin(key) {
+    pinned = pinned === key ? null : key;
+    for (const link of links) {
+      const here = link.dataset.part === pinned;
+      link.classList.toggle("pinned", here);
+      if (here) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
     }
     letGo.hidden = pinned === null;
     show(pinned);
   }
 
   for (const link of links) {
-    link.addEventListener("pointerenter", () => pinned || show(link));
+    const key = link.dataset.part;
+    link.addEventListener("pointerenter", () => pinned || show(key));
     link.addEventListener("pointerleave", () => pinned || show(null));
-    link.addEventListener("focus", () => pinned || show(link));
+    link.addEventListener("focus", () => pinned || show(key));
     link.addEventListener("blur", () => pinned || show(null));
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      pin(link);
+      pin(key);
     });
   }
   letGo.addEventListener("click", () => pin(pinned));
@@ -44,12 +45,13 @@ function cards(stage) {
     else show(null);
   });
 
+  // A link from another page names a card; one whose part this family lacks has no place in the drawing.
   function follow() {
-    const link = links.find((one) => `#part-${one.dataset.part}` === decodeURIComponent(location.hash));
-    if (link && link !== pinned) {
-      pin(link);
-      link.scrollIntoView({ block: "center" });
-    }
+    const hash = decodeURIComponent(location.hash);
+    const key = hash.startsWith("#part-") ? hash.slice("#part-".length) : null;
+    if (key === null || key === pinned || !cardOf(key)) return;
+    pin(key);
+    (links.find((link) => link.dataset.part === key) ?? stage).scrollIntoView({ block: "center" });
   }
   addEventListener("hashchange", follow);
   follow();
