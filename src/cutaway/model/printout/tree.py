@@ -194,7 +194,7 @@ class _Reader:
             yield ValueLine(value.name, layout, value.meaning, self._missing(value, layer), value.read_only)
 
     def _missing(self, value: Value, layer: int | None) -> str:
-        if not value.derived and value.name not in self.subject.family.values:
+        if not self.subject.has_site(value.name):
             return brief(self.subject.why_unavailable(value.name))
         return "" if self.subject.is_available(ValuePath(value.name, layer)) else "a pass does not come by it"
 
