@@ -304,6 +304,21 @@ def test_a_break_shows_in_half_precision_too(name: str, dtype: torch.dtype) -> N
     assert reason in found.first.reason
 
 
+@pytest.mark.filterwarnings("ignore::cutaway.errors.NonFiniteWarning")
+def test_an_overflow_is_named() -> None:
+    """float16 under eager attention, which multiplies first and scales after."""
+    hf = tiny.fresh(attention="eager")
+    with torch.no_grad():
+        for projection in ("q_proj", "k_proj"):
+            in_block_1(hf, f"self_attn.{projection}").weight.mul_(60)
+    found = verified(hf.half())
+    assert found.first is not None
+    assert found.first.path == ATTENTION + "attention_scores"
+    assert "overflows before it is scaled" in found.first.reason
+    assert "float16 ends at 6.6e+04" in found.first.reason
+    assert {one.verdict for one in found.compared if one.layer == 2} == {"follows"}
+
+
 def test_another_family_is_refused() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -14,7 +14,7 @@ import torch
 from cutaway.reference import LayerNorm, Linear, gelu_new
 from cutaway.reference.parts import Array
 from cutaway.verification.attention_causes import ATTENTION_CAUSES
-from cutaway.verification.steps import STEPS, Setting, norm_of
+from cutaway.verification.steps import Setting, made, norm_of
 
 Cause = tuple[str, Array]
 """A reason, in words, and the value as it would be for that reason."""
@@ -140,11 +140,9 @@ _CAUSES: dict[str, Causes] = {
 
 def causes(name: str, at: Setting, found: Array) -> Iterator[Cause]:
     """What may be the reason for a value to part, likeliest first."""
-    if not np.isfinite(found).all() and name != "attention_scores":
-        return
     if name in _CAUSES:
         yield from _CAUSES[name](at, found)
-    expected = STEPS[name](at)
+    expected = made(name, at)
     if not found.any() and expected.any():
         yield "it is zero throughout", np.zeros_like(found)
     if found.shape == expected.shape and name != "attention_scores":
@@ -152,3 +150,17 @@ def causes(name: str, at: Setting, found: Array) -> Iterator[Cause]:
         yield f"it is {factor:.4g} times what it should be", factor * expected
         if found.ndim > 2:
             yield "it is shifted by a position", np.roll(expected, 1, axis=-2)
+
+
+def overflow(name: str, at: Setting, dtype: str, largest: float) -> str:
+    """Why a value is not finite: it, or for scores the product before it is scaled, is beyond the dtype's range."""
+    reached = np.abs(made(name, at)[np.isfinite(made(name, at))]).max(initial=0)
+    told = "it overflows"
+    if name == "attention_scores":
+        attention = at.block.self_attn
+        reached = np.abs(attention.score(at.own["attention_queries"], at.own["attention_keys"])).max()
+        if reached < largest:
+            reached, told = reached / attention.scaling, "the product of query and key overflows before it is scaled"
+    if reached < largest:
+        return "it is not finite"
+    return f"{told}: it reaches {reached:.2g}, and {dtype} ends at {largest:.2g}. Load it in bfloat16 or under sdpa"

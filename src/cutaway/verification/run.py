@@ -16,10 +16,10 @@ from cutaway.model.inputs import Prompt
 from cutaway.reference import Phi, RotaryTables
 from cutaway.reference.inputs import blocked_pairs
 from cutaway.reference.parts import Array, BoolArray, IntArray
-from cutaway.verification.causes import causes
+from cutaway.verification.causes import causes, overflow
 from cutaway.verification.differences import Difference, difference
 from cutaway.verification.report import Compared, Verdict, Verification
-from cutaway.verification.steps import STEPS, Setting, can_run
+from cutaway.verification.steps import Setting, can_run, made
 from cutaway.verification.tolerances import tolerance_for
 from cutaway.verification.weights import array_of, differing_weights, reference_from, reference_of
 from cutaway.vocabulary import VALUES, ValuePath
@@ -228,12 +228,10 @@ class _Pair:
 
     def _compared(self, at: Setting, theirs: dict[str, Array], ours: dict[str, Array]) -> Iterator[Compared]:
         at = Setting(at.phi, at.layer, theirs, at.ids, at.positions, at.tables, at.blocked)
-        for name in VALUES:
-            if name not in theirs or name not in ours:
-                continue
+        for name in (name for name in VALUES if name in theirs and name in ours):
             found = theirs.get("rounded_probabilities", theirs[name]) if "probabilities" in name else theirs[name]
             whole = self._difference(name, found, ours[name], at)
-            step = self._difference(name, found, STEPS[name](at), at) if can_run(name, at) else None
+            step = self._difference(name, found, made(name, at), at) if can_run(name, at) else None
             tolerance = self._whole_tolerance(name, self._blocks_before(at.layer))
             verdict: Verdict = "agrees"
             reason = ""
@@ -273,8 +271,10 @@ class _Pair:
             self._own_reference = self._own_reference or reference_of(self.model, self.phi.dtype)
             others = list(differing_weights(name, at.layer, self.phi, self._own_reference))
             own = Setting(self._own_reference, at.layer, at.own, at.ids, at.positions, at.tables, at.blocked)
-            if others and explains(STEPS[name](own)):
+            if others and explains(made(name, own)):
                 return f"the weights are others: {'; '.join(others)}"
+        if not (found < np.inf).all():
+            return overflow(name, at, self.dtype, -self._lowest)
         return next((reason for reason, array in causes(name, at, found) if explains(array)), "")
 
     def _remark_on_order(self, layer: int, raw: dict[str, Tensor]) -> None:

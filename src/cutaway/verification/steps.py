@@ -140,6 +140,12 @@ WEIGHTS: dict[str, tuple[str, ...]] = {
 
 
 def can_run(name: str, at: Setting) -> bool:
-    """Whether the model has all that the step starts from, finite."""
+    """Whether the model has all that the step starts from, with no NaN in it and no infinity but a mask's."""
     needed = NEEDS.get(name, ())
-    return all(one in at.own and bool(np.isfinite(at.own[one]).any()) for one in needed)
+    return all(one in at.own and bool((at.own[one] < np.inf).all()) for one in needed)
+
+
+def made(name: str, at: Setting) -> Array:
+    """What the reference makes of the model's own values, which may hold infinities."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return STEPS[name](at)
