@@ -19,6 +19,10 @@ def demo(
     page: Annotated[Path, typer.Option(metavar="FILE", help="Where the attention page is written.")] = Path(
         "phi-mini-attention.html"
     ),
+    step: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, max=5, help="Show this step alone; may be given again.", show_default=False),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """See Cutaway at work. Names, an edit, an identity, an induction head, and what stopping early skips."""
@@ -29,4 +33,4 @@ def demo(
     from rich.console import Console
 
     refuse_unwritable(page, (".html", ".htm"))
-    run(model, Console(), svg, page)
+    run(model, Console(), svg, page, step or ())

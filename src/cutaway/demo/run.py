@@ -29,27 +29,39 @@ PHRASE = "the quick brown fox saw the quick brown fox"
 """A text with a repeated phrase, none of whose other tokens occur twice."""
 
 
-def run(name: str, console: Console, svg: Path | None = None, page: Path | None = None) -> None:
-    """Shows the demo on a checkpoint; draws it to an SVG file, and writes an attention page, where they are named."""
+def run(
+    name: str,
+    console: Console,
+    svg: Path | None = None,
+    page: Path | None = None,
+    only: Sequence[int] = (),
+) -> None:
+    """Shows the demo on a checkpoint.
+
+    Args:
+        name: the checkpoint.
+        console: where to show it.
+        svg: a file to draw what is shown to.
+        page: a file to write an attention page to.
+        only: the numbers of the steps to show; without any, all of them and the page.
+    """
     stage = Stage(console, picture=svg is not None)
-    model = _names(stage, name)
-    _edit(stage, model)
-    _identity(stage, model)
-    layer, head = _induction(stage, model)
-    _early(stage, model)
-    if page is not None:
-        _page(stage, model, page, layer, head)
-    stage.say(f"Go on with `cutaway show {name}`, `cutaway support {name}`, or `cutaway read {name} PROMPT NAME`.")
+    model = steps.open_the_model(name)
+    shown = (_names, _edit, _identity, _induction, _early)
+    for number in only or range(1, 1 + len(shown)):
+        shown[number - 1](stage, model)
+    if not only:
+        if page is not None:
+            _page(stage, model, page)
+        stage.say(f"Go on with `cutaway show {name}`, `cutaway support {name}`, or `cutaway read {name} PROMPT NAME`.")
     if svg is not None:
         stage.save(svg)
 
 
-def _names(stage: Stage, name: str) -> StandardizedTransformer:
+def _names(stage: Stage, model: StandardizedTransformer) -> None:
     stage.step("The block, under its standard names")
     stage.code(steps.open_the_model)
-    model = steps.open_the_model(name)
     stage.show(printout.rich_block(model._subject))
-    return model
 
 
 def _edit(stage: Stage, model: StandardizedTransformer) -> None:
@@ -76,7 +88,7 @@ def _identity(stage: Stage, model: StandardizedTransformer) -> None:
     stage.show(table)
 
 
-def _induction(stage: Stage, model: StandardizedTransformer) -> tuple[int, int]:
+def _induction(stage: Stage, model: StandardizedTransformer) -> None:
     stage.step("An induction head")
     stage.code(steps.find_induction_head)
     layer, head, score = steps.find_induction_head(model)
@@ -91,7 +103,6 @@ def _induction(stage: Stage, model: StandardizedTransformer) -> tuple[int, int]:
     stage.say(
         f"Where the phrase is said again, {kept} of {repeats} tokens look most at what followed them the first time."
     )
-    return layer, head
 
 
 def _one_ahead(pattern: Tensor, ids: Sequence[int]) -> tuple[int, int]:
@@ -119,8 +130,9 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     stage.show(table)
 
 
-def _page(stage: Stage, model: StandardizedTransformer, path: Path, layer: int, head: int) -> None:
+def _page(stage: Stage, model: StandardizedTransformer, path: Path) -> None:
     stage.step("Every head, to point at")
+    layer, head, _ = steps.find_induction_head(model)
     try:
         write_attention_page(model, PHRASE, path, layer=layer, head=head)
     except OSError as error:
