@@ -97,9 +97,10 @@ class Canvas:
 
     def svg(self, width: float, height: float, title: str, description: str) -> str:
         """The sheet, with a title and a description for a reader who does not see it."""
+        kind = "narrow" if width < 450 else "wide"
         body = "\n".join((*self._sheets, *self._frames, *self._wires, *self._shapes))
         return (
-            f'<svg class="diagram" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
+            f'<svg class="diagram {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
             f'role="group" aria-labelledby="diagram-title diagram-text" xmlns="http://www.w3.org/2000/svg">\n'
             f'<title id="diagram-title">{escape(title)}</title>\n<desc id="diagram-text">{escape(description)}</desc>\n'
             f"<defs>{_arrow('arrow', 7)}{_arrow('arrow-stream', 11)}</defs>\n"
