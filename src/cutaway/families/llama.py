@@ -5,7 +5,8 @@ Every type of `rope_parameters` changes cosines and sines alone, so queries and 
 """
 
 from cutaway.families.family import Family
-from cutaway.sites import attention_argument, attention_result, input_of, output_of, pattern, softmax_input, stream_at
+from cutaway.families.usual import USUAL_SITES
+from cutaway.sites import input_of, stream_at
 
 LLAMA = Family(
     name="llama",
@@ -48,29 +49,9 @@ LLAMA = Family(
         "intermediate_size": "intermediate_size",
     },
     values={
-        "input_ids": input_of(argument="input_ids"),
-        "attention_mask": input_of(argument="attention_mask"),
-        "token_embeddings": output_of("embed_tokens"),
-        "layer_input": input_of(),
-        "attention_norm_output": output_of("input_layernorm"),
-        "attention_queries": attention_argument("query"),
-        "attention_keys": attention_argument("key"),
-        "attention_values": attention_argument("value"),
-        "attention_scores": softmax_input(),
-        "attention_probabilities": pattern(),
-        "attention_head_outputs": attention_result(),
-        "attention_premix": input_of("o_proj", argument="input", split=("num_heads", "head_dim")),
-        "attention_output": output_of(),
+        **USUAL_SITES,
         "layer_mid": stream_at("post_attention_layernorm"),
-        "mlp_norm_output": output_of("post_attention_layernorm"),
         "mlp_input": input_of("mlp", argument="x"),
-        "mlp_activation": output_of("act_fn"),
-        "mlp_neurons": input_of("down_proj", argument="input"),
-        "mlp_output": output_of(),
-        "layer_output": output_of(),
-        "final_norm_output": output_of("norm"),
-        "lm_head_output": output_of("lm_head"),
-        "logits": output_of(key="logits"),
     },
     unavailable={},
     stream=("layer_input", "attention_output", "mlp_output"),

@@ -5,7 +5,8 @@ last. transformers: `models/phi/modeling_phi.py`.
 """
 
 from cutaway.families.family import Family
-from cutaway.sites import attention_argument, attention_result, input_of, output_of, pattern, softmax_input
+from cutaway.families.usual import USUAL_SITES
+from cutaway.sites import output_of
 
 PHI = Family(
     name="phi",
@@ -31,28 +32,8 @@ PHI = Family(
         "intermediate_size": "intermediate_size",
     },
     values={
-        "input_ids": input_of(argument="input_ids"),
-        "attention_mask": input_of(argument="attention_mask"),
-        "token_embeddings": output_of("embed_tokens"),
-        "layer_input": input_of(),
-        "attention_norm_output": output_of("input_layernorm"),
-        "attention_queries": attention_argument("query"),
-        "attention_keys": attention_argument("key"),
-        "attention_values": attention_argument("value"),
-        "attention_scores": softmax_input(),
-        "attention_probabilities": pattern(),
-        "attention_head_outputs": attention_result(),
-        "attention_premix": input_of("o_proj", argument="input", split=("num_heads", "head_dim")),
-        "attention_output": output_of(),
+        **USUAL_SITES,
         "mlp_norm_output": output_of("input_layernorm"),
-        "mlp_input": input_of("mlp"),
-        "mlp_activation": output_of("act_fn"),
-        "mlp_neurons": input_of("down_proj", argument="input"),
-        "mlp_output": output_of(),
-        "layer_output": output_of(),
-        "final_norm_output": output_of("norm"),
-        "lm_head_output": output_of("lm_head"),
-        "logits": output_of(key="logits"),
     },
     unavailable={
         "layer_mid": "Phi's block is parallel: attention and MLP read the same normed stream, so no stream passes "

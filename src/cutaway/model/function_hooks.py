@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
@@ -13,12 +12,10 @@ import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
 
-from cutaway.errors import CutawayError, InputError
-from cutaway.model.address import Address
+from cutaway.errors import CutawayError
+from cutaway.model.function_edit import FunctionEdit, ValueFunction
 from cutaway.model.positions import (
-    Positions,
     a_row_each,
-    check_positions,
     positions_so_far,
     prompt_mask,
     put_at,
@@ -29,25 +26,6 @@ from cutaway.model.subject import Subject
 from cutaway.sites.slots import Call
 from cutaway.tracing import Attachment, attach
 from cutaway.tracing.attach import Answers
-
-ValueFunction = Callable[[Tensor], Tensor | None]
-"""Given a value; edits it in place, or returns what is to stand in its place, or returns None and leaves it."""
-
-
-@dataclass(frozen=True, eq=False)
-class FunctionEdit:
-    """A function for one value, and the positions at which it counts."""
-
-    address: Address
-    function: ValueFunction
-    positions: Positions = None
-
-    def __post_init__(self) -> None:
-        self.address.refuse_unless_writable()
-        check_positions(self.positions)
-        value = self.address.value
-        if self.positions is not None and (value is None or token_axis(value) is None):
-            raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")
 
 
 class Tokens(NamedTuple):

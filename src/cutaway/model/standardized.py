@@ -16,7 +16,8 @@ from cutaway.errors import InputError, ShapeError, UnknownValueError, did_you_me
 from cutaway.model import printout
 from cutaway.model.address import Address
 from cutaway.model.checks import CheckReport, check
-from cutaway.model.function_hooks import FunctionEdit, FunctionHooks, ValueFunction, adds
+from cutaway.model.function_edit import FunctionEdit, ValueFunction
+from cutaway.model.function_hooks import FunctionHooks, adds
 from cutaway.model.generation import Generation, pad_token
 from cutaway.model.hosts import ValueHost, refuse_derived
 from cutaway.model.inputs import Prompt, cached_positions, prepare_inputs

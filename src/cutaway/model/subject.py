@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueEr
 from cutaway.families import Family, family_of
 from cutaway.model.address import Address
 from cutaway.model.derived import SOURCES
+from cutaway.model.function_edit import FunctionEdit
 from cutaway.model.inputs import Limits
 from cutaway.model.survey import Survey, survey
 from cutaway.sites import Moment, OperationMoment, Slot
@@ -27,9 +28,6 @@ from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths, select_paths
 from cutaway.vocabulary.paths import Selector
-
-if TYPE_CHECKING:
-    from cutaway.model.function_hooks import FunctionEdit
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
     "input": ("enter", FirstArgument()),

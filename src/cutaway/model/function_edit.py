@@ -1,0 +1,31 @@
+"""A function edit: a function for one value, and where in the sequence it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from cutaway.errors import InputError
+from cutaway.model.address import Address
+from cutaway.model.positions import Positions, check_positions, token_axis
+
+ValueFunction = Callable[[Tensor], Tensor | None]
+"""Given a value; edits it in place, or returns what is to stand in its place, or returns None and leaves it."""
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionEdit:
+    """A function for one value, and the positions at which it counts."""
+
+    address: Address
+    function: ValueFunction
+    positions: Positions = None
+
+    def __post_init__(self) -> None:
+        self.address.refuse_unless_writable()
+        check_positions(self.positions)
+        value = self.address.value
+        if self.positions is not None and (value is None or token_axis(value) is None):
+            raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")
