@@ -19,6 +19,11 @@ Answers = Callable[[], bool]
 """Whether the call under way is one that the callback is meant for."""
 
 
+_Keywords = dict[str, Any] | None
+"""None in a call of another thread: torch notes that a hook wants keywords after it has put the hook in, and takes the
+note off after the hook."""
+
+
 class Attachment(Protocol):
     """What `attach` returns; `remove()` takes off exactly what was attached, and may be called twice."""
 
@@ -41,14 +46,14 @@ def attach(module: nn.Module, moment: Moment | OperationMoment, callback: Callba
         return module.register_forward_hook(on_exit)
     if moment == "enter":
 
-        def on_enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return callback(Call(args, kwargs)) if answers() else None
+        def on_enter(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
+            return callback(Call(args, kwargs)) if kwargs is not None and answers() else None
 
         return module.register_forward_pre_hook(on_enter, with_kwargs=True)
     if moment == "stream":
 
-        def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return _edit_both_ways(Call(args, kwargs), callback) if answers() else None
+        def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
+            return _edit_both_ways(Call(args, kwargs), callback) if kwargs is not None and answers() else None
 
         return module.register_forward_pre_hook(on_stream, with_kwargs=True)
     if isinstance(moment, OperationMoment):
