@@ -1,0 +1,28 @@
+"""How much is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how often.
+
+    Attributes:
+        budget: seconds for each workload on each model, beyond the least rounds.
+        least, most: rounds of each workload.
+        starts: how often each library is started.
+        growth_rounds: rounds of each point of a curve.
+    """
+
+    budget: float
+    least: int
+    most: int
+    starts: int
+    growth_rounds: int
+
+
+FULL = Settings(budget=7.0, least=5, most=200, starts=5, growth_rounds=15)
+QUICK = Settings(budget=1.0, least=3, most=20, starts=1, growth_rounds=3)
+SMALLEST = Settings(budget=0.0, least=1, most=1, starts=1, growth_rounds=1)
