@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,14 +50,14 @@ class Address:
         if self.value is not None and self.value.read_only:
             raise ReadOnlyError(f"`{self.path}` can be read and not edited: it is derived from other values.")
 
-    def check_replacement(self, old: object, new: object) -> None:
-        """Raises where `new` cannot stand in the place of `old`.
+    def fit(self, old: Any, new: Any, *, move: bool = False) -> Any:
+        """`new`, if it can stand in the place of `old`; with `move`, on the device of `old` wherever it was.
 
         Raises:
             ShapeError, DtypeError, DeviceError: naming both, and what to do.
         """
         if not isinstance(old, Tensor):
-            return
+            return new
         if not isinstance(new, Tensor):
             raise DtypeError(f"`{self.path}` is a tensor; it was given a {type(new).__name__}.")
         if new.shape != old.shape:
@@ -69,11 +70,11 @@ class Address:
             raise DtypeError(
                 f"`{self.path}` is {_name(old.dtype)}; it was given {_name(new.dtype)}. Convert it: `.to({old.dtype})`."
             )
-        if new.device != old.device:
-            raise DeviceError(
-                f"`{self.path}` is on {old.device}; it was given a tensor on {new.device}. "
-                f"Move it: `.to('{old.device}')`."
-            )
+        if new.device == old.device or move:
+            return new.to(old.device)
+        raise DeviceError(
+            f"`{self.path}` is on {old.device}; it was given a tensor on {new.device}. Move it: `.to('{old.device}')`."
+        )
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -47,6 +47,7 @@ class Application:
     ) -> None:
         self.calls = 0
         self.silent = {edit.address.path for edit in edits}
+        self._subject = subject
         self._sizes = subject.sizes
         self._under_way: WeakKeyDictionary[greenlet, Tokens] = WeakKeyDictionary()
         self._attachments: list[Attachment] = []
@@ -90,7 +91,7 @@ class Application:
             new = given if returned is None else returned
             if new is old:
                 return None
-            address.check_replacement(old, new)
+            new = address.fit(old, new, move=self._subject.over_devices)
             if edit.positions is not None:
                 new = self._at_positions(edit, old, new)
             return address.slot.write(passing, new)

@@ -20,7 +20,7 @@ def in_its_stead(survey: Survey, leave: Address, argument: Any, output: Any) -> 
     surveyed = survey.passing.get((leave.module_path, leave.moment))
     if isinstance(output, tuple):
         return output
-    leave.check_replacement(_like_returned(surveyed, argument), output)
+    leave.fit(_like_returned(surveyed, argument), output)
     if isinstance(surveyed, tuple):
         return (output, *(None for _ in surveyed[1:]))
     return output

@@ -190,7 +190,8 @@ class StandardizedTransformer(ValueHost):
     ) -> Trace:
         """A trace on the meta device: shapes and dtypes of every value and of what the body computes with them.
 
-        Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line.
+        Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line. It
+        is the model's twin that runs, so hooks on the model are not applied; the edits of an edited model are.
         """
         return Scan(self._subject, {**self._inputs(prompt, attention_mask, forward), **forward})
 
@@ -236,7 +237,8 @@ class StandardizedTransformer(ValueHost):
             positions: the tokens at which the functions count, by their place in the whole sequence, which is the same
                 with and without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative
                 number counts from the end of the row's prompt. By default all. The function is given the whole value
-                all the same.
+                all the same. Without a cache, the prompt's length is known in `model.generate` and not in a plain
+                `hf.generate`, each of whose passes then counts as a prompt.
             step: the step of a generation whose new tokens alone count; 0 is the prompt.
 
         Raises:

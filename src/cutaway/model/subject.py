@@ -95,6 +95,11 @@ class Subject:
         self._addresses.clear()
         self.__dict__.pop("modules", None)
 
+    @property
+    def over_devices(self) -> bool:
+        """Whether the layers are on several devices, so that an edit cannot know on which its value is."""
+        return len({str(device) for device in (getattr(self.hf, "hf_device_map", None) or {}).values()}) > 1
+
     @cached_property
     def limits(self) -> Limits:
         """What the ids of a call must keep within."""

@@ -153,7 +153,7 @@ class Trace:
         old = self.ask(address)
         if new is old:
             return
-        address.check_replacement(old, new)
+        new = address.fit(old, new, move=self._subject.over_devices)
         stop.passing = address.slot.write(stop.passing, new)
         for place in self._read_here:
             self._read.pop(place, None)
