@@ -82,7 +82,7 @@ def starts(libraries: list[str], rounds: int, folder: Path) -> dict[str, Any]:
         rounds: how often each is started.
         folder: where the programs are written that are started.
     """
-    from cutaway.data.checkpoints import find_folder  # type: ignore[import-not-found]
+    from cutaway.reference.checkpoint import find_folder
 
     checkpoint = find_folder("phi-mini")
     folder.mkdir(parents=True, exist_ok=True)

@@ -55,6 +55,4 @@ def lens(case: Case) -> tuple[Tensor, ...]:
     return torch.autograd.grad(logits[0, -1, TOKEN], found)
 
 
-WORKLOAD = Workload(
-    "9", "gradients of all layers' outputs", {RAW: raw, CUTAWAY: cutaway, NNSIGHT: nnsight, LENS: lens}
-)
+WORKLOAD = Workload("9", "gradients of all layers' outputs", {RAW: raw, CUTAWAY: cutaway, NNSIGHT: nnsight, LENS: lens})

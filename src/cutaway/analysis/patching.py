@@ -3,12 +3,15 @@
 A value of the clean prompt's pass is put into the corrupted prompt's pass at one layer and one position, and what the
 model then says is measured (Vig et al. 2020, "causal mediation analysis"; Meng et al. 2022, "causal tracing"). A sweep
 does so at every layer and position. The positions of a layer are the rows of one batch: the corrupted prompt stands in
-it once a position, and row i is patched at its own.
+it once a position, and row i is patched at its own. Below the patched layer all rows are the corrupted prompt's own
+pass, so those blocks are passed over and the rows enter with the stream that was read of it once.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,46 +57,53 @@ def patching_sweep(
     if rows is not None and rows < 1:
         raise InputError(f"at least one row is run at once; `rows` was given as {rows}.")
     given = model.read(clean, "input_ids", value)
-    ids = model.read(corrupted, "input_ids")["input_ids"]
+    own = model.read(corrupted, "input_ids", "layer_input")
+    ids = own.pop("input_ids")
     seq = _common_length(given.pop("input_ids"), ids)
-    effects = torch.stack(
-        [
-            torch.cat(
-                [
-                    _patched(model, ids, path, stored, axis, positions, measure)
-                    for positions in torch.arange(seq, device=ids.device).split(rows or seq)
-                ]
-            )
-            for path, stored in given.items()
+    entering = list(own.values())
+    groups = torch.arange(seq, device=ids.device).split(rows or seq)
+    effects: list[Tensor] = []
+    for layer, (path, stored) in enumerate(given.items()):
+        patches = ((positions, _Patch(path, stored, axis, positions)) for positions in groups)
+        measured = [
+            _measured(_logits(model, ids.expand(len(positions), -1), layer, entering[layer], patch), measure)
+            for positions, patch in patches
         ]
-    )
-    return effects
+        effects.append(torch.cat(measured))
+    return torch.stack(effects)
 
 
-def _patched(
-    model: StandardizedTransformer,
-    ids: Tensor,
-    path: str,
-    stored: Tensor,
-    axis: int,
-    positions: Tensor,
-    measure: Measure,
-) -> Tensor:
-    """The measure of each row of a batch, patched at its own position; `[positions]`."""
+class _Patch:
+    """Puts a value's positions into the rows of a batch, to each row its own."""
 
-    def patch(value: Tensor) -> None:
-        here = positions.to(value.device)
-        each = torch.arange(len(here), device=value.device)
-        value.movedim(axis, 1)[each, here] = stored.movedim(axis, 1)[0, here]
+    def __init__(self, path: str, stored: Tensor, axis: int, positions: Tensor) -> None:
+        self.path, self.stored, self.axis, self.positions = path, stored, axis, positions
 
-    batch = ids.expand(len(positions), -1)
-    with model.hooks({path: patch}):
-        logits = model.read(batch, "logits")["logits"]
+    def __call__(self, value: Tensor) -> None:
+        positions = self.positions.to(value.device)
+        each = torch.arange(len(positions), device=value.device)
+        value.movedim(self.axis, 1)[each, positions] = self.stored.movedim(self.axis, 1)[0, positions]
+
+
+def _logits(model: StandardizedTransformer, ids: Tensor, layer: int, stream: Tensor, patch: _Patch) -> Tensor:
+    """The logits at the last position, `[batch vocab_size]`, of a pass whose rows enter at `layer` with `stream`."""
+    forward: dict[str, Any] = {}
+    if "logits_to_keep" in inspect.signature(model.hf.forward).parameters:
+        forward["logits_to_keep"] = 1
+    with model.hooks({patch.path: patch}), model.trace(ids, **forward):
+        for below in range(layer - 1):
+            model.layers[below].skip()
+        if layer:
+            model.layers[layer - 1].skip(stream.expand(len(ids), -1, -1).clone())
+        return model.logits[:, -1]
+
+
+def _measured(logits: Tensor, measure: Measure) -> Tensor:
     with torch.no_grad():
-        measured = measure(logits[:, -1])
-    if measured.shape != (len(positions),):
+        measured = measure(logits)
+    if measured.shape != logits.shape[:1]:
         raise ShapeError(
-            f"`measure` gives a number a row, [{len(positions)}] here; it gave {list(measured.shape)}. "
+            f"`measure` gives a number a row, [{len(logits)}] here; it gave {list(measured.shape)}. "
             "It is given the logits at the last position, [batch vocab_size]."
         )
     return measured
