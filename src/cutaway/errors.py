@@ -4,7 +4,8 @@ what to do next."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 
 class CutawayError(Exception):
@@ -75,10 +76,15 @@ class NonFiniteWarning(UserWarning):
     """Attention scores overflowed the model's dtype; the message names the layer and the remedy."""
 
 
-def did_you_mean(given: str, names: Iterable[str], most: int = 3) -> str:
-    """A sentence that offers the names nearest to the one given, with a space before it; empty where none is near."""
+def did_you_mean(
+    given: str, names: Iterable[str], most: int = 3, shown: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """A sentence that offers the names nearest to the one given, with a space before it; empty where none is near.
+
+    `shown` says how a name is written in the sentence, where that is not as it is.
+    """
     near = difflib.get_close_matches(given, list(dict.fromkeys(names)), n=most, cutoff=0.55)
     if not near:
         return ""
-    *others, last = [f"'{name}'" for name in near]
+    *others, last = [f"'{shown.get(name, name)}'" for name in near]
     return f" Did you mean {', '.join(others) + ' or ' if others else ''}{last}?"

@@ -142,3 +142,8 @@ def test_the_public_names_are_there() -> None:
         assert getattr(cutaway, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         cutaway.nothing
+
+
+def test_a_value_under_the_wrong_host_is_offered_under_its_own() -> None:
+    with pytest.raises(UnknownValueError, match=r"Did you mean 'layers\.1\.self_attn\.attention_output'\?"):
+        select_paths("layers.1.attention_output", all_paths(3))

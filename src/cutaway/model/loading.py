@@ -101,7 +101,7 @@ def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options
 
     if dispatch:
         return Opened(load(), tokenizer or _load_tokenizer(place, options), name)
-    dtype = options.dtype if isinstance(options.dtype, torch.dtype) else getattr(config, "dtype", None)
+    dtype = getattr(config, "dtype", None) if options.dtype in (None, "auto") else options.dtype
     arguments = _without_none(dtype=dtype, attn_implementation=options.attn_implementation)
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config, **arguments).eval()

@@ -287,12 +287,20 @@ class Subject:
             owner = VALUES[name].host
             example = ValuePath(name, (layer or 0) if owner != "model" else None)
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
-        here = [value.name for value in VALUES.values() if value.host == host]
-        here += [module.name for module in MODULES.values() if module.host == host]
-        here += [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
-        everywhere = [*VALUES, *MODULES]
-        hint = did_you_mean(name, here) or did_you_mean(name, everywhere)
+        children = [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
+        reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
+        hint = did_you_mean(name, [*children, *reach], shown=reach)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
+
+
+def _reached(owner: Host, host: Host, name: str) -> str:
+    """A name as it is said on a host: `mlp.mlp_output` on a layer; by its whole path where it is not below the host."""
+    if owner == host:
+        return name
+    if host == "layer" and owner in _SUBLAYER:
+        return f"{_SUBLAYER[owner]}.{name}"
+    path = HOSTS[owner].format(layer="i").replace(".i", "[i]")
+    return ".".join(filter(None, ("model", path, name)))
 
 
 def operation_rank(address: Address) -> tuple[int, ...]:

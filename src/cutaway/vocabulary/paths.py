@@ -85,9 +85,16 @@ def _nothing_matches(selector: Selector, available: Sequence[ValuePath]) -> str:
         return "the function given picks none of this model's values; it is called with paths such as " + (
             f"'{available[-1]}'" if available else "'logits'"
         )
+    head, _, last = selector.rpartition(".")
+    if last in {path.name for path in available}:
+        layers = {str(path.layer) for path in available if path.name == last and str(path.layer) in head.split(".")}
+        there = [path for path in available if path.name == last and (not layers or str(path.layer) in layers)]
+        near = _pattern(there[0]) if "*" in selector else there[0]
+        return f"nothing is called '{selector}'. Did you mean '{near}'?"
     names = sorted({path.name for path in available})
-    paths = [str(path) for path in available]
-    if "*" in selector:
-        paths = [str(path) if path.layer is None else str(path).replace(f".{path.layer}.", ".*.", 1) for path in
-        available]
+    paths = [_pattern(path) if "*" in selector else str(path) for path in available]
     return f"nothing is called '{selector}'.{did_you_mean(selector, [*names, *paths])}"
+
+
+def _pattern(path: ValuePath) -> str:
+    return str(path) if path.layer is None else str(path).replace(f".{path.layer}.", ".*.", 1)
