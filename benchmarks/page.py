@@ -65,10 +65,10 @@ def _choice(results: dict[str, Any]) -> str:
     lines = []
     if mini and wide:
         lines.append(
-            f"- **Cutaway or raw hooks?** All layers' outputs and the logits took {best(mini['3'], CUTAWAY):.2f} of the raw "
-            f"hooks' time on phi-mini and {best(wide['3'], CUTAWAY):.2f} on the wider model. What a trace adds is a "
-            "handful of microseconds a value, whatever the model's size: on a model worth studying, speed is no reason "
-            "to write hooks by hand."
+            f"- **Cutaway or raw hooks?** All layers' outputs and the logits took {mini['3'][CUTAWAY]['to_raw']:.2f} of "
+            f"the raw hooks' time on phi-mini and {wide['3'][CUTAWAY]['to_raw']:.2f} on the wider model. A trace adds a "
+            "fixed time at its opening and some for each value, whatever the model's size (see the curve over values): "
+            "the larger the model, the less it is of the whole."
         )
         lines.append(
             "- **A with-block or `read`?** A with-block pauses the pass at every value; `read` does not. For many values "
@@ -88,24 +88,24 @@ def _choice(results: dict[str, Any]) -> str:
                 f"- **{peer}?** Beside Cutaway it took {min(ratios):.2f} to {max(ratios):.2f} times as long, generation and the sweep left out. {why}"
             )
     if mini and wide:
+        small, large = (each["7"][CUTAWAY]["median_ms"] / 1e3 for each in (mini, wide))
         lines.append(
-            f"- **Sweeps.** `patching_sweep` took {mini['7'][CUTAWAY]['median_ms'] / 1e3:.2f} s on phi-mini and "
-            f"{wide['7'][CUTAWAY]['median_ms'] / 1e3:.1f} s on the wider model. It runs the positions of a layer as one "
-            "batch, which every library can be made to do by hand (the `batched` rows), and passes over the blocks below the "
-            "patched one, whose outcome is known."
+            f"- **Sweeps.** `patching_sweep` took {small:.2f} s on phi-mini and {large:.1f} s on the wider model. It runs "
+            "the positions of a layer as one batch, which every library can be made to do by hand (the `batched` rows), "
+            "and passes over the blocks below the patched one, whose outcome is known."
         )
     return "\n".join(lines)
 
 
 _AGAINST_NNSIGHT = (
-    "Version 0.8 runs the model in place and pauses it with greenlets, as Cutaway does, so that the two are near each other "
-    "wherever a forward pass is what takes the time; choose by names, layouts and what is checked, not by speed. It reads "
-    "a with-block's source, so that the block must stand in a file or a notebook."
+    "Version 0.8 runs the model in place and pauses it with greenlets, as Cutaway does, so that the two are near each "
+    "other wherever a forward pass is what takes the time: choose by names, layouts and what is checked, not by speed. "
+    "It reads a with-block's source, so that the block must stand in a file or a notebook."
 )
 _AGAINST_LENS = (
-    "Its bridge runs attention of its own, eager always, with hook points in every module, and that is paid also when nothing "
-    "is asked. Under the versions named above its Phi bridge drops the key and value cache, so that generation is run "
-    "without it."
+    "Its bridge runs attention of its own, eager always, with hook points in every module, and that is paid also when "
+    "nothing is asked. Under the versions named above its Phi bridge drops the key and value cache, so that generation "
+    "is run without it."
 )
 
 
@@ -198,8 +198,8 @@ def _ends(curve: dict[str, Any]) -> str:
     extra = [1e3 * (a["median_ms"] - b["median_ms"]) for a, b in zip(own, raw, strict=True)]
     return (
         f"From {first} to {last} {curve['axis']}, Cutaway went from {_ms(own[0]['median_ms'])} to "
-        f"{_ms(own[-1]['median_ms'])} ms and raw hooks from {_ms(raw[0]['median_ms'])} to {_ms(raw[-1]['median_ms'])} ms; the "
-        f"difference from {extra[0]:.0f} to {extra[-1]:.0f} µs."
+        f"{_ms(own[-1]['median_ms'])} ms and raw hooks from {_ms(raw[0]['median_ms'])} to "
+        f"{_ms(raw[-1]['median_ms'])} ms; the difference from {extra[0]:.0f} to {extra[-1]:.0f} µs."
     )
 
 

@@ -74,13 +74,14 @@ print(float(cache[name].sum()))
 }
 
 
-def starts(libraries: list[str], rounds: int, folder: Path) -> dict[str, Any]:
+def starts(libraries: list[str], rounds: int, folder: Path, warmup: int = 1) -> dict[str, Any]:
     """Medians and quartiles in seconds, by library.
 
     Args:
         libraries: those that count.
         rounds: how often each is started.
         folder: where the programs are written that are started.
+        warmup: how many rounds before do not count.
     """
     from cutaway.reference.checkpoint import find_folder
 
@@ -97,14 +98,14 @@ def starts(libraries: list[str], rounds: int, folder: Path) -> dict[str, Any]:
     taken: dict[tuple[str, str], list[float]] = {key: [] for key in programs}
     values: dict[str, float] = {}
     keys, shuffle = list(programs), random.Random(0)
-    for turn in range(rounds + 1):
+    for turn in range(rounds + warmup):
         shuffle.shuffle(keys)
         for key in keys:
             began = time.perf_counter()
             done = subprocess.run(
                 [sys.executable, "-W", "ignore", programs[key]], capture_output=True, text=True, check=True
             )
-            if turn:
+            if turn >= warmup:
                 taken[key].append(time.perf_counter() - began)
             if key[0] == "first value":
                 values[key[1]] = float(done.stdout.split()[-1])

@@ -1,7 +1,7 @@
 """Every value of the vocabulary on every layer, under eager attention.
 
-The raw way is an attention function of its own, registered with transformers, and a hook for each of the others. nnsight
-reaches the attention's interior by rewriting the forwards that make it. TransformerLens' attention has points of its
+The raw way is an attention function of its own, registered with transformers, and a hook for each of the others.
+nnsight reaches the attention's interior by rewriting the forwards that make it. TransformerLens' attention has points of its
 own; what it serves at one point under two names is asked for once.
 """
 

@@ -37,7 +37,8 @@ class Workload:
         ways: by library, or by library and manner, the function that does it on a case.
         eager: whether it is done under eager attention.
         large: whether it is done on the model of phi-2's size too.
-        exact: the ways whose results are the raw hooks' bit for bit, except TransformerLens', whose attention is its own.
+        exact: whether the results are the raw hooks' bit for bit; TransformerLens computes attention in its own way, so
+            that its are not.
         tokens: how long the prompt is; by default as long as the case's.
         alike: makes a way's result a list of tensors that can be compared.
     """

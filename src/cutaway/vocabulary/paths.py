@@ -86,11 +86,9 @@ def _nothing_matches(selector: Selector, available: Sequence[ValuePath]) -> str:
             f"'{available[-1]}'" if available else "'logits'"
         )
     head, _, last = selector.rpartition(".")
-    if last in {path.name for path in available}:
-        layers = {str(path.layer) for path in available if path.name == last and str(path.layer) in head.split(".")}
-        there = [path for path in available if path.name == last and (not layers or str(path.layer) in layers)]
-        near = _pattern(there[0]) if "*" in selector else there[0]
-        return f"nothing is called '{selector}'. Did you mean '{near}'?"
+    elsewhere = [path for path in available if path.name == last and str(path.layer) in head.split(".")]
+    if elsewhere:
+        return f"nothing is called '{selector}'. Did you mean '{elsewhere[0]}'?"
     names = sorted({path.name for path in available})
     paths = [_pattern(path) if "*" in selector else str(path) for path in available]
     return f"nothing is called '{selector}'.{did_you_mean(selector, [*names, *paths])}"
