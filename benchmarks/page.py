@@ -85,7 +85,8 @@ def _choice(results: dict[str, Any]) -> str:
                 if n not in "78"
             ]
             lines.append(
-                f"- **{peer}?** Beside Cutaway it took {min(ratios):.2f} to {max(ratios):.2f} times as long, generation and the sweep left out. {why}"
+                f"- **{peer}?** It took {min(ratios):.2f} to {max(ratios):.2f} of Cutaway's time, generation and the sweep "
+                f"left out. {why}"
             )
     if mini and wide:
         small, large = (each["7"][CUTAWAY]["median_ms"] / 1e3 for each in (mini, wide))

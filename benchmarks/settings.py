@@ -23,6 +23,6 @@ class Settings:
     growth_rounds: int
 
 
-FULL = Settings(budget=7.0, least=5, most=200, starts=5, growth_rounds=15)
+FULL = Settings(budget=4.0, least=5, most=200, starts=3, growth_rounds=9)
 QUICK = Settings(budget=1.0, least=3, most=20, starts=1, growth_rounds=3)
 SMALLEST = Settings(budget=0.0, least=1, most=1, starts=1, growth_rounds=1)

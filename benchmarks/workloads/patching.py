@@ -132,5 +132,6 @@ WORKLOAD = Workload(
         f"{LENS}, batched": lens_batched,
     },
     exact=False,
+    small=frozenset({f"{NNSIGHT}, batched", f"{LENS}, batched"}),
     tokens=TOKENS,
 )

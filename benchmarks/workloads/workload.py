@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.cases import LENS, RAW, Case
+from benchmarks.cases import LENS, Case
 
 Way = Callable[[Case], Any]
+
+FEW = 6
+"""Layers of a model that counts as small."""
 
 
 class Reached(Exception):
@@ -40,6 +44,7 @@ class Workload:
         exact: whether the results are the raw hooks' bit for bit; TransformerLens computes attention in its own way, so
             that its are not.
         tokens: how long the prompt is; by default as long as the case's.
+        small: the ways that are run on models of few layers alone, for the time that they take.
         alike: makes a way's result a list of tensors that can be compared.
     """
 
@@ -50,6 +55,7 @@ class Workload:
     large: bool = False
     exact: bool = True
     tokens: int | None = None
+    small: frozenset[str] = frozenset()
     alike: Callable[[str, Any], list[Tensor]] = tensors
 
     def case(self, case: Case) -> Case:
@@ -64,20 +70,33 @@ class Workload:
         Raises:
             AssertionError: a result is not the raw hooks'.
         """
-        wanted = [value.detach().clone() for value in self.alike(RAW, self.ways[RAW](case))]
+        return self.compared(case, libraries)[0]
+
+    def compared(self, case: Case, libraries: list[str]) -> tuple[dict[str, float], dict[str, list[float]]]:
+        """The differences, and the seconds that each way took."""
+        wanted: list[Tensor] = []
         found: dict[str, float] = {}
-        for name, way in self.available(libraries).items():
-            given = self.alike(name, way(case))
+        seconds: dict[str, list[float]] = {}
+        for name, way in self.available(libraries, case).items():
+            began = time.perf_counter()
+            result = way(case)
+            seconds[name] = [time.perf_counter() - began]
+            given = self.alike(name, result)
+            wanted = wanted or [value.detach().clone() for value in given]
             assert len(given) == len(wanted), f"{self.title}: {name} gave {len(given)} values of {len(wanted)}"
             found[name] = max(map(relative_difference, given, wanted))
             exact = self.exact and library_of(name) != LENS
             limit = 0.0 if exact else tolerance(case)
             assert found[name] <= limit, f"{self.title} on {case.name}: {name} differs by {found[name]:.2g}"
-        return found
+        return found, seconds
 
-    def available(self, libraries: list[str]) -> dict[str, Way]:
-        """The ways of these libraries."""
-        return {name: way for name, way in self.ways.items() if library_of(name) in libraries}
+    def available(self, libraries: list[str], case: Case) -> dict[str, Way]:
+        """The ways of these libraries, raw hooks first."""
+        return {
+            name: way
+            for name, way in self.ways.items()
+            if library_of(name) in libraries and (name not in self.small or case.num_layers <= FEW)
+        }
 
 
 def library_of(way: str) -> str:
