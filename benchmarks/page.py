@@ -65,14 +65,14 @@ def _choice(results: dict[str, Any]) -> str:
     lines = []
     if mini and wide:
         lines.append(
-            f"- **Cutaway or raw hooks?** All layers' outputs and the logits took {mini['3'][CUTAWAY]['to_raw']:.2f} of "
-            f"the raw hooks' time on phi-mini and {wide['3'][CUTAWAY]['to_raw']:.2f} on the wider model. A trace adds a "
-            "fixed time at its opening and some for each value, whatever the model's size (see the curve over values): "
-            "the larger the model, the less it is of the whole."
+            f"- **Cutaway or raw hooks?** All layers' outputs and the logits took {mini['3'][CUTAWAY]['to_raw']:.2f} "
+            f"of the raw hooks' time on phi-mini and {wide['3'][CUTAWAY]['to_raw']:.2f} on the wider model. A trace "
+            "adds a fixed time at its opening and some for each value, whatever the model's size (see the curve over "
+            "values): the larger the model, the less it is of the whole."
         )
         lines.append(
-            "- **A with-block or `read`?** A with-block pauses the pass at every value; `read` does not. For many values "
-            f"that nothing is to be done with in between, `read` is the quicker: every value of phi-mini took "
+            "- **A with-block or `read`?** A with-block pauses the pass at every value; `read` does not. For many "
+            f"values that nothing is to be done with in between, `read` is the quicker: every value of phi-mini took "
             f"{mini['4'][f'{CUTAWAY}, read']['to_raw']:.2f} of raw hooks by `read` and "
             f"{mini['4'][CUTAWAY]['to_raw']:.2f} in a with-block."
         )
@@ -85,15 +85,15 @@ def _choice(results: dict[str, Any]) -> str:
                 if n not in "78"
             ]
             lines.append(
-                f"- **{peer}?** It took {min(ratios):.2f} to {max(ratios):.2f} of Cutaway's time, generation and the sweep "
-                f"left out. {why}"
+                f"- **{peer}?** It took {min(ratios):.2f} to {max(ratios):.2f} of Cutaway's time, generation and the "
+                f"sweep left out. {why}"
             )
     if mini and wide:
         small, large = (each["7"][CUTAWAY]["median_ms"] / 1e3 for each in (mini, wide))
         lines.append(
-            f"- **Sweeps.** `patching_sweep` took {small:.2f} s on phi-mini and {large:.1f} s on the wider model. It runs "
-            "the positions of a layer as one batch, which every library can be made to do by hand (the `batched` rows), "
-            "and passes over the blocks below the patched one, whose outcome is known."
+            f"- **Sweeps.** `patching_sweep` took {small:.2f} s on phi-mini and {large:.1f} s on the wider model. It "
+            "runs the positions of a layer as one batch, which every library can be made to do by hand (the `batched` "
+            "rows), and passes over the blocks below the patched one, whose outcome is known."
         )
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
 """Every value of the vocabulary on every layer, under eager attention.
 
 The raw way is an attention function of its own, registered with transformers, and a hook for each of the others.
-nnsight reaches the attention's interior by rewriting the forwards that make it. TransformerLens' attention has points of its
-own; what it serves at one point under two names is asked for once.
+nnsight reaches the attention's interior by rewriting the forwards that make it. TransformerLens' attention has points
+of its own; what it serves at one point under two names is asked for once.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def test_differences_are_told_relative_to_the_largest_entry():
     assert relative_difference(torch.tensor([1.0, -3.0, 0.0]), wanted) == 0.25
 
 
-def test_the_results_become_a_page(case, tmp_path, capsys):
+def test_the_results_become_a_page(case, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(startup, "IMPORTS", {CUTAWAY: startup.IMPORTS[CUTAWAY]})
     mini, wide = small_case(2, width=64, tokens=12), case
     mini.name, wide.name = MINI, WIDE
     results = {
