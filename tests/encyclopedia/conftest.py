@@ -1,4 +1,4 @@
-"""A site, built once, and Debian's Chromium to open its pages in."""
+"""A site, built once, and pages in the browser to open it in."""
 
 from __future__ import annotations
 
@@ -22,15 +22,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("the pages") / "site"
     build(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Patterns and prompts to draw, and Debian's Chromium to open pages in."""
+"""Patterns and prompts to draw, and pages in the browser to open pictures in."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-CHROMIUM_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 PROMPT = ["def", " add", "(", "x", ",", " y", "):", "\n", "    ", "return", " x"]
 
@@ -65,16 +55,6 @@ def nasty() -> list[str | bytes]:
 def causal():
     """The function that makes random causal attention."""
     return causal_patterns
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    """Chromium, running."""
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
-        yield running
-        running.close()
 
 
 class Watched:
