@@ -25,6 +25,11 @@ class FunctionEdit:
 
     def __post_init__(self) -> None:
         self.address.refuse_unless_writable()
+        if not callable(self.function):
+            raise InputError(
+                f"`{self.address.path}` is edited by a function of its value; what was given is not one: "
+                f"{type(self.function).__name__}."
+            )
         check_positions(self.positions)
         value = self.address.value
         if self.positions is not None and (value is None or token_axis(value) is None):

@@ -7,7 +7,9 @@ that name (its parameters, its submodules, its attributes). `host.name = new` ed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from typing import Any, overload
 
 from torch import nn
@@ -15,7 +17,7 @@ from torch import nn
 from cutaway.errors import ReadOnlyError, UnknownValueError
 from cutaway.model.address import Address
 from cutaway.model.derived import derive
-from cutaway.model.source_hosts import SourceHost, trace_for
+from cutaway.model.source_hosts import Act, SourceHost, trace_for
 from cutaway.model.subject import NATIVE_NAMES, Subject
 from cutaway.model.trace import Trace
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, ValuePath
@@ -57,7 +59,7 @@ class ModuleHost:
 
     def __setattr__(self, name: str, new: Any) -> None:
         if name in NATIVE_NAMES:
-            self._trace(name).edit(self._native(name), new)
+            self._trace(name, "edit").edit(self._native(name), new)
             return
         raise self._unknown(name)
 
@@ -77,7 +79,7 @@ class ModuleHost:
             LateEditError: the pass is already past the module's entrance.
             ShapeError, DtypeError, DeviceError: `output` is not like what the module would have returned.
         """
-        self._trace("skip").skip(self._native("input"), self._native("output"), output)
+        self._trace("skip()", "skip").skip(self._native("input"), self._native("output"), output)
 
     def __getitem__(self, index: int) -> ModuleHost:
         child = str(range(len(self.module))[index])  # type: ignore[arg-type]
@@ -102,13 +104,23 @@ class ModuleHost:
             raise self._unknown(name)
         if isinstance(found, nn.Module) and name in self.module._modules:
             return self._child(name)
-        return found
+        return self._staying_here(found) if inspect.ismethod(found) else found
+
+    def _staying_here(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A method of the module; where it returns the module, as `to` and `eval` do, the host in its place."""
+
+        @functools.wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            returned = method(*args, **kwargs)
+            return self if returned is self.module else returned
+
+        return call
 
     def _child(self, name: str) -> ModuleHost:
         return ModuleHost(self._subject, _join(self._module_path, name), _join(self._path, name))
 
-    def _trace(self, name: str) -> Trace:
-        return trace_for(self._subject, _join(self._path, name))
+    def _trace(self, name: str, act: Act = "ask for") -> Trace:
+        return trace_for(self._subject, _join(self._path, name), act)
 
     def _unknown(self, name: str) -> Exception:
         near = [*NATIVE_NAMES, *(child for child, _ in self.module.named_children())]
@@ -144,7 +156,7 @@ class ValueHost(ModuleHost):
         if value is not None and value.host == self._host:
             if value.derived:
                 refuse_derived(ValuePath(name, self._layer))
-            self._trace(name).edit(self._subject.address(ValuePath(name, self._layer)), new)
+            self._trace(name, "edit").edit(self._subject.address(ValuePath(name, self._layer)), new)
             return
         super().__setattr__(name, new)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
@@ -89,6 +90,8 @@ def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor
 
 def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor | None]:
     """Ids `[batch seq]` and the mask of their padding; None where they came as one tensor and have none."""
+    if isinstance(prompt, np.ndarray):
+        prompt = torch.as_tensor(prompt)
     if isinstance(prompt, Tensor):
         if prompt.ndim not in (1, 2) or prompt.is_floating_point() or prompt.dtype == torch.bool:
             raise InputError(
@@ -129,7 +132,7 @@ def _is_id(item: Any) -> bool:
 
 
 def _is_row(item: Any) -> bool:
-    return isinstance(item, Sequence) and not isinstance(item, str) and all(_is_id(i) for i in item)
+    return isinstance(item, (Sequence, np.ndarray)) and not isinstance(item, str) and all(_is_id(i) for i in item)
 
 
 def _tokenize(texts: list[str], tokenizer: Any) -> list[list[int]]:
@@ -138,7 +141,7 @@ def _tokenize(texts: list[str], tokenizer: Any) -> list[list[int]]:
             "this model has no tokenizer, so a text cannot be run. Give ids, or a tokenizer: "
             "StandardizedTransformer(model, tokenizer=...)."
         )
-    return [list(tokenizer(text)["input_ids"]) for text in texts]
+    return [list(tokenizer(text, verbose=False)["input_ids"]) for text in texts]
 
 
 def _pad_id(tokenizer: Any, config: PretrainedConfig) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -112,6 +113,8 @@ def _locate(name: str) -> str:
     """The folder or hub id that a name stands for."""
     if name == BUILT_IN:
         return str(data_folder(BUILT_IN))
+    if not name.strip():
+        raise LoadError("a model's name is empty. Give a hub id, a folder, or 'phi-mini'.")
     path = Path(name).expanduser()
     if path.is_dir():
         return str(path)
@@ -121,13 +124,19 @@ def _locate(name: str) -> str:
     if looks_like_path:
         raise LoadError(f"there is no folder {name}.")
     if "/" not in name:
-        known = [BUILT_IN, *SHIPPED_CONFIGS]
-        short = {config: hub for hub, config in SHIPPED_CONFIGS.items()}
-        hint = f" Did you mean '{short[name]}'?" if name in short else did_you_mean(name, known)
         raise LoadError(
-            f"'{name}' is neither a built-in model nor a folder here, and a hub id has the form 'owner/name'.{hint}"
+            f"'{name}' is neither a built-in model nor a folder here, and a hub id has the form 'owner/name'."
+            f"{_known_like(name)}"
         )
     return name
+
+
+def _known_like(name: str) -> str:
+    """A sentence that offers well-known models whose names are near to the one given."""
+    known = [BUILT_IN, *(hub for family in FAMILIES.values() for hub in family.checkpoints)]
+    same = [hub for hub in known if hub.rpartition("/")[2].lower() == name.lower()]
+    short = {hub.rpartition("/")[2]: hub for hub in known}
+    return f" Did you mean '{same[0]}'?" if same else did_you_mean(name, [*known, *short], shown=short)
 
 
 def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
@@ -149,9 +158,12 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
     if place in SHIPPED_CONFIGS:
         source = str(data_folder(SHIPPED_CONFIGS[place]))
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code, **gguf)
+        with _quiet_hub():
+            config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code, **gguf)
     except (OSError, ValueError, ImportError) as error:
-        raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
+        if folder.is_dir():
+            raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
+        raise LoadError(f"{name} cannot be had from the hub: {_first_line(error)}{_known_like(name)}") from error
     if place in SHIPPED_CONFIGS:
         config._name_or_path = place
     return config
@@ -190,7 +202,7 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
     if "ignore_mismatched_sizes" not in options.extra:
         arguments["ignore_mismatched_sizes"] = True  # so that they are in the report, and refused here by name
     try:
-        with _quiet(place == str(data_folder(BUILT_IN))):
+        with _quiet(place == str(data_folder(BUILT_IN))), _quiet_hub():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 place,
                 config=config,
@@ -202,6 +214,11 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
     except SafetensorError as error:
         raise LoadError(f"the weights of {name} are damaged: {_first_line(error)}") from error
     except (OSError, ValueError, RuntimeError) as error:
+        if not Path(place).is_dir():
+            raise LoadError(
+                f"the weights of {name} cannot be had from the hub: {_first_line(error)} Without weights it can "
+                "still be shown and scanned: dispatch=False."
+            ) from error
         raise LoadError(f"the weights of {name} cannot be loaded: {_first_line(error)}") from error
     hf, report = loaded
     mismatched = [] if options.extra.get("ignore_mismatched_sizes") else sorted(report["mismatched_keys"])
@@ -220,7 +237,10 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
 
 
 def _on_device(hf: Any, options: Options) -> PreTrainedModel:
-    return hf.to(options.device) if options.device else hf
+    try:
+        return hf.to(options.device) if options.device else hf
+    except (RuntimeError, AssertionError) as error:
+        raise LoadError(f"the model cannot be put on {options.device}: {_first_line(error)}.") from error
 
 
 def _refuse_pickle(name: str, place: str, options: Options) -> None:
@@ -247,6 +267,18 @@ def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
         return AutoTokenizer.from_pretrained(place, trust_remote_code=options.trust_remote_code, **extra)
     except (OSError, ValueError) as error:
         raise LoadError(f"the tokenizer of {place} cannot be read: {_first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _quiet_hub() -> Generator[None]:
+    """Leaves out the hub's warnings of each attempt, where the error at the end says it all."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -107,7 +107,7 @@ class OperationHost:
     def __setattr__(self, name: str, new: Any) -> None:
         self._must_be_native(name)
         address = self._subject.operation_address(self._module_path, self._path, self._chain, name)
-        trace_for(self._subject, address.path).edit(address, new)
+        trace_for(self._subject, address.path, "edit").edit(address, new)
 
     def __dir__(self) -> list[str]:
         return sorted([*object.__dir__(self), *NATIVE_NAMES])
@@ -120,18 +120,27 @@ class OperationHost:
             raise UnknownValueError(f"`{self._path}` has {', '.join(NATIVE_NAMES)} and source, and no `{name}`.")
 
 
-def trace_for(subject: Subject, path: str) -> Trace:
+Act = Literal["ask for", "edit", "skip"]
+"""What a trace is wanted for."""
+
+_WITHOUT_A_TRACE: dict[Act, str] = {
+    "ask for": "`{path}` exists only while the model runs. Ask for it inside `with model.trace(prompt):`, or read it "
+    "at once: `model.read(prompt, '{path}')`.",
+    "edit": "`{path}` exists only while the model runs. Edit it inside `with model.trace(prompt):`, or give a function "
+    "for it: `with model.hooks({{'{path}': function}}):`, or `model.edited({{…}})` for good.",
+    "skip": "a module is passed over while the model runs: say `{path}` inside `with model.trace(prompt):`.",
+}
+
+
+def trace_for(subject: Subject, path: str, act: Act = "ask for") -> Trace:
     """The trace under way.
 
     Raises:
-        NoTraceError: there is none; the message says how to open one for `path`.
+        NoTraceError: there is none; the message says what to do instead.
     """
     trace = active_trace(subject)
     if trace is None:
-        raise NoTraceError(
-            f"`{path}` exists only while the model runs. Ask for it inside `with model.trace(prompt):`, or read it at "
-            f"once: `model.read(prompt, '{path}')`."
-        )
+        raise NoTraceError(_WITHOUT_A_TRACE[act].format(path=path))
     return trace
 
 

@@ -294,7 +294,9 @@ class StandardizedTransformer(ValueHost):
                 f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given "
                 f"{list(vector.shape)}."
             )
-        numbers = [layers] if isinstance(layers, int) else list(layers)
+        numbers: list[Any] = [layers] if isinstance(layers, int) else list(layers)
+        if not all(isinstance(number, int) for number in numbers) or isinstance(factor, str):
+            raise InputError(f"layers and factor are numbers; they were given {layers!r} and {factor!r}.")
         paths = {f"{self.layers[layer]._path}.layer_output" for layer in numbers}
         if not paths:
             raise InputError("no layer was given to steer.")

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from cutaway.errors import UnknownValueError, did_you_mean
 from cutaway.model.derived import SOURCES
 from cutaway.model.subject import Subject
 from cutaway.sites import MOMENTS
@@ -51,7 +52,11 @@ class Support:
         return iter(self.rows)
 
     def __getitem__(self, value: str) -> SupportRow:
-        return next(row for row in self.rows if row.value == value)
+        for row in self.rows:
+            if row.value == value:
+                return row
+        near = did_you_mean(value, [row.value for row in self.rows])
+        raise UnknownValueError(f"the vocabulary has no value called `{value}`.{near}")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, fit for JSON."""

@@ -190,7 +190,7 @@ class Trace:
 
     def _running(self) -> ForwardPass:
         if self._pass is None:
-            raise NoTraceError("this trace is over. Ask for values inside its with-block.")
+            raise NoTraceError("this trace is over, or was never opened. Ask for values inside its with-block.")
         return self._pass
 
     def _waits_at(self, address: Address) -> bool:
