@@ -17,6 +17,7 @@ from cutaway.demo import steps
 from cutaway.demo.bars import bar
 from cutaway.demo.early import count_modules
 from cutaway.demo.heatmap import heatmap
+from cutaway.demo.run import cutaway_here
 from cutaway.demo.stage import source
 
 
@@ -42,6 +43,21 @@ def test_it_runs_within_80_columns_and_draws_itself(tiny_folder: str, tmp_path: 
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     assert picture.stat().st_size < 300_000
     assert "@font-face" not in picture.read_text()
+
+
+def test_it_ends_with_commands_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / ".venv/bin/cutaway"
+    script.parent.mkdir(parents=True)
+    script.touch(0o755)
+    monkeypatch.setattr("sys.executable", str(script.with_name("python")))
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert cutaway_here() == "cutaway"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cutaway_here() == str(script)
+    monkeypatch.chdir(tmp_path)
+    assert cutaway_here() == ".venv/bin/cutaway"
+    script.unlink()
+    assert cutaway_here() == "cutaway"
 
 
 def test_the_code_shown_is_the_source_without_its_docstring() -> None:

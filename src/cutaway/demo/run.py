@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -53,9 +56,22 @@ def run(
     if not only:
         if page is not None:
             _page(stage, model, page)
-        stage.say(f"Go on with `cutaway show {name}`, `cutaway support {name}`, or `cutaway read {name} PROMPT NAME`.")
+        command = cutaway_here()
+        stage.say(
+            f"Go on with\n`{command} show {name}`\n`{command} support {name}`\n`{command} read {name} PROMPT NAME`"
+        )
     if svg is not None:
         stage.save(svg)
+
+
+def cutaway_here() -> str:
+    """`cutaway` as it can be typed: by its path where the shell would not find it, as in an environment that is not
+    activated."""
+    beside_python = shutil.which("cutaway", path=str(Path(sys.executable).parent))
+    if shutil.which("cutaway") is not None or beside_python is None:
+        return "cutaway"
+    script, here = Path(beside_python), Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
 def _names(stage: Stage, model: StandardizedTransformer) -> None:
