@@ -7,6 +7,7 @@ logits are read, but for the curves over values and depth. Each point is measure
 from __future__ import annotations
 
 import statistics
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases import CUTAWAY, LENS, NNSIGHT, RAW, Case, small_case
-from benchmarks.timing import interleave, spread
+from benchmarks.timing import Clock, interleave, spread
 from benchmarks.workloads import all_layers, forward, one_layer
 
 Curve = dict[str, Any]
@@ -30,7 +31,7 @@ DEPTH = 12
 STREAM_PARTS = ("attention_output", "mlp_output", "layer_output")
 
 
-def curves(libraries: list[str], rounds: int, depth: int = DEPTH) -> list[Curve]:
+def curves(libraries: list[str], rounds: int, depth: int = DEPTH, clock: Clock = time.perf_counter) -> list[Curve]:
     """The five curves; each point is the median in milliseconds of every library."""
     case = small_case(depth)
     streams = {name: way for name, way in all_layers.WORKLOAD.ways.items() if name in libraries}
@@ -42,18 +43,20 @@ def curves(libraries: list[str], rounds: int, depth: int = DEPTH) -> list[Curve]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [
-            _curve("layers", "layers of the model", layers, rounds),
-            _curve("tokens", "tokens of the prompt", tokens, rounds),
-            _curve("batch", "rows of the batch, 32 tokens each", batch, rounds),
-            _curve("values", "values asked, and the logits", values, rounds),
-            _curve("depth", f"the layer that is read, of {depth}", depths, rounds),
+            _curve("layers", "layers of the model", layers, rounds, clock),
+            _curve("tokens", "tokens of the prompt", tokens, rounds, clock),
+            _curve("batch", "rows of the batch, 32 tokens each", batch, rounds, clock),
+            _curve("values", "values asked, and the logits", values, rounds, clock),
+            _curve("depth", f"the layer that is read, of {depth}", depths, rounds, clock),
         ]
 
 
-def _curve(name: str, axis: str, points: Sequence[tuple[int, Callable[[], dict[str, Any]]]], rounds: int) -> Curve:
+def _curve(
+    name: str, axis: str, points: Sequence[tuple[int, Callable[[], dict[str, Any]]]], rounds: int, clock: Clock
+) -> Curve:
     lines: dict[str, list[dict[str, Any]]] = {}
     for place, make in points:
-        for way, seconds in interleave(make(), rounds, warmup=1).items():
+        for way, seconds in interleave(make(), rounds, warmup=1, clock=clock).items():
             low, high = spread(seconds)
             point = {
                 "at": place,

@@ -38,10 +38,12 @@ def measure_one(workload: Workload, case: Case, libraries: list[str], settings: 
     """One workload on one case."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        differences, seconds = workload.compared(case, libraries)
+        differences, seconds = workload.compared(case, libraries, settings.clock)
         ways = {name: partial(way, case) for name, way in workload.available(libraries, case).items()}
         if sum(map(sum, seconds.values())) < LONG:  # what takes longer was timed as it was compared
-            seconds = interleave_for(ways, settings.budget, settings.least, settings.most, warmup=1)
+            seconds = interleave_for(
+                ways, settings.budget, settings.least, settings.most, warmup=1, clock=settings.clock
+            )
     return {
         "case": case.name,
         "number": workload.number,

@@ -24,6 +24,7 @@ def page(results: dict[str, Any]) -> str:
         python=machine["python"],
         versions=versions,
         threads=f"{results['threads']} thread{'s' if results['threads'] > 1 else ''}",
+        clock=_CLOCKS[results["threads"] == 1],
         load=f"{machine['load_before']:.1f}",
         seconds=results["seconds"],
         summary=_summary(results),
@@ -35,6 +36,12 @@ def page(results: dict[str, Any]) -> str:
         goals=_goals(results),
         growth=_growth(results),
     )
+
+
+_CLOCKS = {
+    True: "The clock is the process's own processor time, which others' turns on the machine do not lengthen.",
+    False: "The clock is that on the wall.",
+}
 
 
 def _ways(results: dict[str, Any], case: str) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchmarks.memory import peaks
 from benchmarks.settings import Settings
 from benchmarks.startup import starts
 from benchmarks.table import print_rows
+from benchmarks.timing import clock_for
 
 
 def run(settings: Settings, programs: Path, *, threads: int, large: bool) -> dict[str, Any]:
@@ -31,6 +33,7 @@ def run(settings: Settings, programs: Path, *, threads: int, large: bool) -> dic
         large: whether the model of phi-2's size is measured too.
     """
     torch.set_num_threads(threads)
+    settings = replace(settings, clock=clock_for(threads))
     libraries = installed()
     began = time.perf_counter()
     results: dict[str, Any] = {"machine": machine(), "threads": threads, "libraries": libraries}
@@ -40,7 +43,7 @@ def run(settings: Settings, programs: Path, *, threads: int, large: bool) -> dic
     results["memory"] = peaks("wide", libraries)
     results["workloads"] = print_rows(measure(_cases(), libraries, settings))
     _say("growth", began)
-    results["growth"] = curves(libraries, settings.growth_rounds)
+    results["growth"] = curves(libraries, settings.growth_rounds, clock=settings.clock)
     results["large"] = None
     if large:
         _say("a Phi of phi-2's size", began)

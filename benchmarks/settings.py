@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+
+from benchmarks.timing import Clock
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,7 @@ class Settings:
         least, most: rounds of each workload.
         starts: how often each library is started.
         growth_rounds: rounds of each point of a curve.
+        clock: what the time is taken by.
     """
 
     budget: float
@@ -21,8 +25,9 @@ class Settings:
     most: int
     starts: int
     growth_rounds: int
+    clock: Clock = time.perf_counter
 
 
-FULL = Settings(budget=4.0, least=5, most=200, starts=3, growth_rounds=9)
+FULL = Settings(budget=4.0, least=11, most=200, starts=3, growth_rounds=9)
 QUICK = Settings(budget=1.0, least=3, most=20, starts=1, growth_rounds=3)
 SMALLEST = Settings(budget=0.0, least=1, most=1, starts=1, growth_rounds=1)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.cases import LENS, Case
+from benchmarks.timing import Clock, Seconds
 
 Way = Callable[[Case], Any]
 
@@ -72,15 +73,17 @@ class Workload:
         """
         return self.compared(case, libraries)[0]
 
-    def compared(self, case: Case, libraries: list[str]) -> tuple[dict[str, float], dict[str, list[float]]]:
+    def compared(
+        self, case: Case, libraries: list[str], clock: Clock = time.perf_counter
+    ) -> tuple[dict[str, float], Seconds]:
         """The differences, and the seconds that each way took."""
         wanted: list[Tensor] = []
         found: dict[str, float] = {}
-        seconds: dict[str, list[float]] = {}
+        seconds: Seconds = {}
         for name, way in self.available(libraries, case).items():
-            began = time.perf_counter()
+            began = clock()
             result = way(case)
-            seconds[name] = [time.perf_counter() - began]
+            seconds[name] = [clock() - began]
             given = self.alike(name, result)
             wanted = wanted or [value.detach().clone() for value in given]
             assert len(given) == len(wanted), f"{self.title}: {name} gave {len(given)} values of {len(wanted)}"
