@@ -128,6 +128,8 @@ def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor
 def _is_id(item: Any) -> bool:
     if isinstance(item, Tensor):
         return item.ndim == 0 and not item.is_floating_point()
+    if isinstance(item, np.ndarray):
+        return item.ndim == 0 and item.dtype.kind in "iu"
     return hasattr(item, "__index__") and not isinstance(item, bool)
 
 
