@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 
+from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from cutaway.cli import app
+from tests.tiny import fresh
 
 runner = CliRunner()
 
@@ -56,7 +58,23 @@ def test_notes_of_another_family_are_refused() -> None:
     assert "no family is called 'fi'" in err
 
 
-def test_a_note_that_fails_ends_the_command(phi_without_biases) -> None:
-    _, err = run("notes", phi_without_biases, status=1)
+def test_a_note_that_cannot_be_run_is_left_out_and_the_others_are_told(tmp_path) -> None:
+    """On a Llama of one block without a tokenizer all hold; of a Phi's notes those stay that need neither."""
+    small = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    LlamaForCausalLM(LlamaConfig(**small, initializer_range=0.3)).save_pretrained(tmp_path / "llama")
+    out, _ = run("notes", str(tmp_path / "llama"))
+    assert out.count("✓") == 5
+    fresh(num_hidden_layers=1).save_pretrained(tmp_path / "phi")
+    out, _ = run("notes", str(tmp_path / "phi"))
+    assert "left out: it compares two blocks, and this model has one." in out
+    assert "left out: the prompt is 80 tokens long, and the model's context is 48." in out
+    assert "without a tokenizer" in out
+    assert "✓ Three checkpoints, two shapes" in out
+
+
+def test_a_note_that_fails_ends_the_command_with_status_1(phi_without_biases) -> None:
+    out, err = run("notes", phi_without_biases, status=1)
+    assert "✗ Biases everywhere" in out
+    assert "Three checkpoints, two shapes" in out
     assert "'Biases everywhere' (biases_everywhere) does not hold on" in err
     assert "AssertionError" in err

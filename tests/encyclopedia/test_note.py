@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from cutaway.encyclopedia import DoesNotApply, NoteError, note, run_note
+from cutaway.encyclopedia import DoesNotApply, NoteError, NoteNotRunError, note, run_note
 from cutaway.encyclopedia.figures import shown
 from cutaway.errors import CutawayError
 from tests.tiny import shared
@@ -74,9 +74,13 @@ def test_a_failing_note_names_itself_its_model_and_the_line() -> None:
 
 
 @pytest.mark.parametrize(("bad", "said"), [(crashes, "no_such_value"), (forgets, "it promises the figures")])
-def test_other_failures_are_told_the_same_way(bad, said) -> None:
-    with pytest.raises(NoteError, match=said):
+def test_a_note_that_cannot_be_run_is_not_said_to_fail(bad, said) -> None:
+    with pytest.raises(NoteNotRunError, match=said) as caught:
         run_note(bad, shared(), "tiny")
+    assert "could not be run on tiny" in str(caught.value)
+    assert "does not hold" not in str(caught.value)
+    assert said in caught.value.why
+    assert "\n" not in caught.value.why
 
 
 def test_a_note_may_not_apply() -> None:

@@ -11,8 +11,19 @@ configs and `specimens` the models on which they run. `parts` and `diagram/` dra
 
 from __future__ import annotations
 
-from cutaway.encyclopedia.note import DoesNotApply, Note, NoteError, Reported, Result, note, run_note
+from cutaway.encyclopedia.note import DoesNotApply, Note, NoteError, NoteNotRunError, Reported, Result, note, run_note
 from cutaway.encyclopedia.notes import notes_of
 from cutaway.encyclopedia.site import build
 
-__all__ = ["DoesNotApply", "Note", "NoteError", "Reported", "Result", "build", "note", "notes_of", "run_note"]
+__all__ = [
+    "DoesNotApply",
+    "Note",
+    "NoteError",
+    "NoteNotRunError",
+    "Reported",
+    "Result",
+    "build",
+    "note",
+    "notes_of",
+    "run_note",
+]

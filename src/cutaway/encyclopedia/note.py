@@ -36,7 +36,15 @@ Drawing = Callable[["StandardizedTransformer", "ThemeName"], "Picture"]
 
 
 class NoteError(CutawayError, AssertionError):
-    """A note does not hold on a model, or could not be run; the message names both and carries the traceback."""
+    """A note does not hold on a model; the message names both and carries the traceback."""
+
+
+class NoteNotRunError(NoteError):
+    """A note could not be run on a model, so that nothing is known of what it states; `why` says it in a line."""
+
+    def __init__(self, message: str, why: str) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 class DoesNotApply(Exception):
@@ -129,7 +137,8 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
     """Runs a note on a model that is called `name`.
 
     Raises:
-        NoteError: an assertion fails, something else goes wrong, or a figure is missing.
+        NoteError: an assertion fails.
+        NoteNotRunError: something else goes wrong, or a figure is missing.
     """
     import torch
 
@@ -143,16 +152,27 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
     except DoesNotApply as reason:
         return Result(note, name, {}, time.perf_counter() - started, str(reason))
     except InputError as error:
-        if model.tokenizer is not None:
-            raise _failure(note, name, error) from error
+        if model.tokenizer is not None or "no tokenizer" not in str(error):
+            raise _not_run(note, name, error) from error
         why = f"{name} came without a tokenizer, and this note runs a text."
         return Result(note, name, {}, time.perf_counter() - started, why)
+    except AssertionError as error:
+        raise NoteError(f"{_named(note)} does not hold on {name}.\n\n{_trace(error)}") from error
     except Exception as error:
-        raise _failure(note, name, error) from error
+        raise _not_run(note, name, error) from error
     told = {key: shown(measured[key]) for key in note.figures}
     return Result(note, name, told, time.perf_counter() - started)
 
 
-def _failure(note: Note, model: str, error: Exception) -> NoteError:
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    return NoteError(f"the note '{note.title}' ({note.name}) does not hold on {model}.\n\n{trace}")
+def _not_run(note: Note, model: str, error: Exception) -> NoteNotRunError:
+    first = next(iter(str(error).splitlines()), "")
+    why = first if isinstance(error, CutawayError) else f"{type(error).__name__}: {first}"
+    return NoteNotRunError(f"{_named(note)} could not be run on {model}.\n\n{_trace(error)}", why)
+
+
+def _named(note: Note) -> str:
+    return f"the note '{note.title}' ({note.name})"
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()

@@ -75,7 +75,7 @@ def build(
     Raises:
         UnknownFamilyError: a name is not that of a family.
         OutputError: the folder holds other files, or cannot be written to.
-        NoteError: a note does not hold. Nothing is written then.
+        NoteError: a note does not hold, or could not be run. Nothing is written then.
     """
     folder = Path(folder)
     names = known_families(families)

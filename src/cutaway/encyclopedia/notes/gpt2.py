@@ -48,7 +48,7 @@ def fused_projection(model: StandardizedTransformer) -> dict[str, Any]:
     every value. There is no `q_proj` to hook, and none is needed, since `attention_queries`, `attention_keys` and
     `attention_values` are its thirds cut into {heads} heads, bit for bit."""
     with model.trace([[5, 9, 33, 2, 61, 17]]):
-        attention = model.layers[1].self_attn
+        attention = model.layers[0].self_attn
         fused = attention.c_attn.output
         served = attention.attention_queries, attention.attention_keys, attention.attention_values
 

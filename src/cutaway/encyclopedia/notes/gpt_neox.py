@@ -37,9 +37,9 @@ def two_norms(model: StandardizedTransformer) -> dict[str, Any]:
             apart = max(apart, float((for_attention - for_mlp).abs().max()))
             blocks += 1
 
-    path = "layers.1.mlp_input"
+    path = "layers.0.mlp_input"
     before = model.read(ids, path)[path]
-    with model.hooks({"layers.1.self_attn.attention_output": torch.zeros_like}):
+    with model.hooks({"layers.0.self_attn.attention_output": torch.zeros_like}):
         after = model.read(ids, path)[path]
     assert torch.equal(before, after)
     return {"blocks": blocks, "apart": apart, "here": float((after - before).abs().max())}
@@ -84,7 +84,7 @@ def interleaved_projection(model: StandardizedTransformer) -> dict[str, Any]:
     `attention_values` comes out bit for bit. Cut into thirds, {wrong} of its entries are wrong, and nothing
     complains, since the shapes are the same."""
     with model.trace([[5, 9, 33, 2, 61, 17]]):
-        attention = model.layers[1].self_attn
+        attention = model.layers[0].self_attn
         fused = attention.query_key_value.output
         values = attention.attention_values
 

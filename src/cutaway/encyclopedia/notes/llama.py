@@ -35,9 +35,9 @@ def sequential(model: StandardizedTransformer) -> dict[str, Any]:
             assert torch.equal(middle + mlp, layer.layer_output)
             exact += 1
 
-    path = "layers.1.mlp_input"
+    path = "layers.0.mlp_input"
     before = model.read(ids, path)[path]
-    with model.hooks({"layers.1.self_attn.attention_output": torch.zeros_like}):
+    with model.hooks({"layers.0.self_attn.attention_output": torch.zeros_like}):
         after = model.read(ids, path)[path]
     moved = float((after - before).abs().max())
     assert moved > 0
@@ -108,11 +108,12 @@ def rms_norm(model: StandardizedTransformer) -> dict[str, Any]:
     """RMSNorm divides a position's vector by its root mean square and multiplies by a weight. It takes no mean off
     and adds no bias. Doubling the stream changes its output by {scaled}; adding a constant to every entry, which
     LayerNorm would not notice, moves it by up to {shifted}. A mean direction in the stream is therefore information."""
+    layer = model.layers[model.num_layers // 2]
     with model.trace([[5, 9, 33, 2, 61, 17, 40, 8]]):
-        stream = model.layers[1].layer_input.clone()
-        normed = model.layers[1].attention_norm_output.clone()
+        stream = layer.layer_input.clone()
+        normed = layer.attention_norm_output.clone()
 
-    norm = model.layers[1].input_layernorm.module
+    norm = layer.input_layernorm.module
     square = stream.float().pow(2).mean(-1, keepdim=True)
     rebuilt = norm.weight * stream / (square + norm.variance_epsilon).sqrt()
     error = float((rebuilt - normed).abs().max())

@@ -33,7 +33,7 @@ def partial_rotary(model: StandardizedTransformer) -> dict[str, Any]:
     each head and hands the rest on as they are, bit for bit, so those know nothing of position. At position 0
     nothing turns at all."""
     with model.trace("def area(width, height):\n    return width * height"):
-        attention = model.layers[1].self_attn
+        attention = model.layers[0].self_attn
         projected = attention.source.self_q_proj_0.output
         queries = attention.attention_queries
 
@@ -130,12 +130,12 @@ def one_softmax(model: StandardizedTransformer) -> dict[str, Any]:
     compute the same attention, to within {kernels} here."""
     prompt = "while queue:\n    node = queue.pop()\n    for other in node."
     with model.trace(prompt):
-        attention = model.layers[1].self_attn
+        attention = model.layers[0].self_attn
         queries, keys = attention.attention_queries, attention.attention_keys
         scores = attention.attention_scores
         probabilities = attention.attention_probabilities
         by_eager = attention.attention_output  # asking for scores had this layer run by eager attention
-    by_sdpa = model.read(prompt, "layers.1.self_attn.attention_output").popitem()[1]
+    by_sdpa = model.read(prompt, "layers.0.self_attn.attention_output").popitem()[1]
 
     scale = model.head_dim**-0.5
     seen = scores > torch.finfo(scores.dtype).min / 2

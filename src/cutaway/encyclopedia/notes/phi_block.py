@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cutaway.encyclopedia.note import Reported, note
+from cutaway.encyclopedia.note import DoesNotApply, Reported, note
 
 if TYPE_CHECKING:
     from cutaway import StandardizedTransformer
@@ -81,11 +81,14 @@ def no_path_inside_a_block(model: StandardizedTransformer) -> dict[str, Any]:
     """Silence one block's attention. The MLP of the same block is called with the same bits as before, because nothing
     leads from one to the other; the first MLP that can tell is in the block after, whose input moves by up to {next}.
     A circuit in which a head feeds an MLP needs two blocks here, where a sequential model could do it in one."""
+    if model.num_layers < 2:
+        raise DoesNotApply("it compares two blocks, and this model has one.")
     prompt = "import os\nimport sys\n\nprint(os."
-    paths = ["layers.1.mlp_input", "layers.2.mlp_input"]
+    block = min(1, model.num_layers - 2)
+    paths = [f"layers.{block}.mlp_input", f"layers.{block + 1}.mlp_input"]
     before = model.read(prompt, paths)
 
-    with model.hooks({"layers.1.self_attn.attention_output": torch.zeros_like}):
+    with model.hooks({f"layers.{block}.self_attn.attention_output": torch.zeros_like}):
         after = model.read(prompt, paths)
 
     here, following = (float((after[path] - before[path]).abs().max()) for path in paths)
