@@ -26,3 +26,6 @@ class Group(TyperGroup):
                 typer.secho("error: ", fg="red", bold=True, nl=False, err=True)
                 typer.echo(str(error), err=True)
             raise typer.Exit(1) from error
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # typer validates choices by pydantic
+            raise
