@@ -8,8 +8,8 @@ left, since its text is the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from cutaway.errors import NoTraceError, OrderError
 from cutaway.model.address import Address
 from cutaway.model.gradients import is_own
-from cutaway.model.positions import positions_so_far, prompt_mask
+from cutaway.model.positions import counted, prompt_mask, real_so_far
 from cutaway.model.subject import Subject
 from cutaway.model.trace import Trace
 from cutaway.sites.slots import Call
@@ -33,13 +33,17 @@ class Step:
 
     Attributes:
         index: 0 is the pass that runs the prompt.
-        positions: `[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1.
         input_ids: `[batch seq]`, the tokens that the pass runs.
     """
 
     index: int
-    positions: Tensor
     input_ids: Tensor
+    _real: Tensor = field(repr=False)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """`[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1."""
+        return counted(self._real)[:, -self.input_ids.shape[1] :]
 
 
 class Generation(Trace):
@@ -171,8 +175,8 @@ class Generation(Trace):
         call: Call = stop.passing
         self._inputs = call.kwargs if call.kwargs else {"input_ids": call.args[0]}
         tokens = self._inputs["input_ids"]
-        positions = positions_so_far(call, self._prompt_mask)[:, -tokens.shape[1] :]
-        self._step = Step(0 if self._step is None else self._step.index + 1, positions, tokens)
+        real = real_so_far(call, self._prompt_mask)
+        self._step = Step(0 if self._step is None else self._step.index + 1, tokens, real)
         self._here = root
         return True
 

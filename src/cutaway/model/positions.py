@@ -62,6 +62,11 @@ def positions_so_far(call: Call, prompts: Tensor | None) -> Tensor:
 
     Padding is -1. The call's own tokens are the last ones. In a generation, `prompts` is the mask of its prompts.
     """
+    return counted(real_so_far(call, prompts))
+
+
+def real_so_far(call: Call, prompts: Tensor | None) -> Tensor:
+    """Which of the tokens that a call's attention can see are no padding: `[batch total]`, as in `positions_so_far`."""
     tokens = call.kwargs.get("input_ids", call.args[0] if call.args else None)
     if tokens is None:
         tokens = call.kwargs["inputs_embeds"]
@@ -69,16 +74,16 @@ def positions_so_far(call: Call, prompts: Tensor | None) -> Tensor:
     past = _cached(call)
     mask = call.kwargs.get("attention_mask")
     if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= past + seq:
-        mask = mask[:, : past + seq] != 0
-        return _counted(mask)
+        return mask[:, : past + seq] != 0
     if prompts is not None:
         prompts = a_row_each(prompts, batch)
         generated = past + seq - prompts.shape[1]  # the prompt's padding is that of every later pass
-        return _counted(F.pad(prompts.to(tokens.device) != 0, (0, generated), value=True))
-    return torch.arange(past + seq, device=tokens.device).expand(batch, -1)
+        return F.pad(prompts.to(tokens.device) != 0, (0, generated), value=True)
+    return torch.ones(batch, past + seq, dtype=torch.bool, device=tokens.device)
 
 
-def _counted(real: Tensor) -> Tensor:
+def counted(real: Tensor) -> Tensor:
+    """The positions of tokens of which it is known which are real."""
     return torch.where(real, real.long().cumsum(dim=1) - 1, -1)
 
 
