@@ -88,6 +88,15 @@ def test_read_prints_figures_of_what_the_model_computes(tiny_folder: str) -> Non
     assert "The figures leave out 84 masked entries." in out  # 3 heads, 8 * 7 / 2 pairs that look ahead
 
 
+def test_read_keeps_paths_whole_in_a_narrow_terminal(tiny_folder: str) -> None:
+    result = runner.invoke(app, ["read", tiny_folder, "x = x +", "layers.0.*"], env={"COLUMNS": "80"})
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in result.stdout
+    for name in ("self_attn.attention_probabilities", "mlp.mlp_output", "layer_output"):
+        assert "float32" in lines[lines.index(f"layers.0.{name}") + 1]
+
+
 def test_read_takes_a_prompt_from_standard_input(tiny_folder: str) -> None:
     told, _ = run("read", tiny_folder, "x = 1", "logits")
     piped, _ = run("read", tiny_folder, "-", "logits", stdin="x = 1")
