@@ -166,6 +166,18 @@ def test_a_page_is_no_wider_than_the_screen(open_page, name, width) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_bar_shows_every_page(open_page, width) -> None:
+    page = open_page("phi.html", viewport={"width": width, "height": 800})
+    links = page.locator("header.top nav a")
+    assert links.count() == len(PAGES) - 1
+    for link in links.all():
+        box = link.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+    bar = page.locator("header.top nav ul")
+    assert bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth")
+
+
 @pytest.mark.parametrize("name", ["phi", "index"])
 def test_it_reads_without_scripts(open_page, name) -> None:
     page = open_page(f"{name}.html", java_script_enabled=False)
