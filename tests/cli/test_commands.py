@@ -147,6 +147,26 @@ def test_a_name_that_matches_nothing_and_an_empty_prompt(tiny_folder: str) -> No
     assert "the prompt is empty" in err
 
 
+def test_a_model_without_a_tokenizer_takes_anothers(tiny_folder: str, tmp_path: Path) -> None:
+    bare = str(tmp_path / "bare")
+    AutoModelForCausalLM.from_pretrained(tiny_folder).save_pretrained(bare)
+    page, still = str(tmp_path / "page.html"), str(tmp_path / "still.png")
+    for words in (
+        ("read", bare, "x = x", "logits"),
+        ("view", bare, "x = x", "-o", page),
+        ("picture", "lens", bare, "x = x", "-o", still),
+    ):
+        _, err = run(*words, status=1)
+        assert "bare has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME." in err
+        run(*words, "--tokenizer", tiny_folder)
+    assert Path(page).is_file()
+    assert Path(still).is_file()
+    theirs, _ = run("read", bare, "x = x", "logits", "--tokenizer", tiny_folder)
+    assert theirs == run("read", tiny_folder, "x = x", "logits")[0]
+    _, err = run("read", bare, "x", "logits", "--tokenizer", bare, status=1)
+    assert "has no tokenizer either" in err
+
+
 def test_debug_shows_the_traceback() -> None:
     _, err = run("show", "phi-2", "--debug", status=1)
     assert err.startswith("Traceback")

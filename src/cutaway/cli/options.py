@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cutaway.errors import InputError, LoadError
+
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer
 
@@ -23,6 +25,14 @@ Attention = Annotated[
 Device = Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, ...", show_default=False)]
 RemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that the checkpoint brings.")]
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Load weights in pickle format, which can run code.")]
+
+
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Whose tokenizer to use, where MODEL has none: as MODEL is named.", show_default=False
+    ),
+]
 
 
 def _remember(ctx: typer.Context, wanted: bool) -> bool:
@@ -64,6 +74,32 @@ def open_model(
         allow_pickle=allow_pickle,
         **more,
     )
+
+
+def tokenizer_named(name: str | None, trust_remote_code: bool = False) -> Any:
+    """The tokenizer that `--tokenizer` names, or None where it was not given.
+
+    Raises:
+        LoadError: it cannot be had.
+    """
+    if name is None:
+        return None
+    with waiting("starting torch and transformers"):
+        from cutaway.model import StandardizedTransformer
+    tokenizer = StandardizedTransformer(name, dispatch=False, trust_remote_code=trust_remote_code).tokenizer
+    if tokenizer is None:
+        raise LoadError(f"{name} has no tokenizer either, or it cannot be had; name another with --tokenizer.")
+    return tokenizer
+
+
+def need_tokenizer(model: StandardizedTransformer, name: str) -> None:
+    """Raises where a text cannot be run.
+
+    Raises:
+        InputError: the model has no tokenizer.
+    """
+    if model.tokenizer is None:
+        raise InputError(f"{name} has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME.")
 
 
 def waiting(what: str) -> Any:

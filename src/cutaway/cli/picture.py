@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cutaway.cli.options import Attention, Debug, Device, Dtype, Model
+from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode, Tokenizer
 from cutaway.errors import CutawayError, InputError
 
 Layer = Annotated[
@@ -24,13 +24,19 @@ def picture(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="What to draw; see above.", show_default=False)],
     model: Model,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="A text; rotary-heatmap needs none.")] = "",
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="A .png or .svg file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="A .png or .svg file.", show_default="KIND.png"),
+    ] = None,
     layer: Layer = None,
     head: HeadNumber = None,
     theme: Annotated[Literal["light", "dark"], typer.Option(metavar="NAME", help="light or dark.")] = "light",
+    tokenizer: Tokenizer = None,
     dtype: Dtype = None,
     attn: Attention = None,
     device: Device = None,
+    trust_remote_code: RemoteCode = False,
+    allow_pickle: AllowPickle = False,
     debug: Debug = False,
 ) -> None:
     """Draw a still picture of a prompt.
@@ -40,12 +46,22 @@ def picture(
     """
     path = output or Path(f"{kind}.png")
     refuse_unwritable(path, (".png", ".svg"))
-    from cutaway.cli.options import open_model, waiting
+    from cutaway.cli.options import need_tokenizer, open_model, tokenizer_named, waiting
 
     with waiting("starting torch and transformers"):
         from cutaway.drawing import draw, kind_of
     kind_of(kind)
-    opened = open_model(model, dtype=dtype, attn=attn, device=device)
+    opened = open_model(
+        model,
+        tokenizer=tokenizer_named(tokenizer, trust_remote_code),
+        dtype=dtype,
+        attn=attn,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+    )
+    if kind_of(kind).needs_prompt:
+        need_tokenizer(opened, model)
     drawn = draw(opened, kind, _read(prompt), layer=layer, head=head, theme=theme)
     _saved(drawn.save, path)
     typer.echo(f"wrote {path}: {drawn.title}")
@@ -62,16 +78,28 @@ def view(
     theme: Annotated[Literal["auto", "light", "dark"], typer.Option(metavar="NAME", help="auto, light or dark.")] = (
         "auto"
     ),
+    tokenizer: Tokenizer = None,
     dtype: Dtype = None,
     attn: Attention = None,
     device: Device = None,
+    trust_remote_code: RemoteCode = False,
+    allow_pickle: AllowPickle = False,
     debug: Debug = False,
 ) -> None:
     """Write a page on which to look at attention. It picks layers and heads, and follows a token's gaze."""
     refuse_unwritable(output, (".html", ".htm"))
-    from cutaway.cli.options import open_model
+    from cutaway.cli.options import need_tokenizer, open_model, tokenizer_named
 
-    opened = open_model(model, dtype=dtype, attn=attn, device=device)
+    opened = open_model(
+        model,
+        tokenizer=tokenizer_named(tokenizer, trust_remote_code),
+        dtype=dtype,
+        attn=attn,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+    )
+    need_tokenizer(opened, model)
     from cutaway.drawing import attention_page
 
     page = attention_page(opened, _read(prompt), layer=layer, head=head, theme=theme)

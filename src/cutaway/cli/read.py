@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode
+from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode, Tokenizer
 from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def read(
             "-o", "--output", metavar="FILE", help="Write them to a .safetensors file instead.", show_default=False
         ),
     ] = None,
+    tokenizer: Tokenizer = None,
     dtype: Dtype = None,
     attn: Attention = None,
     device: Device = None,
@@ -44,16 +45,18 @@ def read(
         refuse_unwritable(output)
     if prompt == "-":
         prompt = sys.stdin.read()
-    from cutaway.cli.options import open_model
+    from cutaway.cli.options import need_tokenizer, open_model, tokenizer_named
 
     opened = open_model(
         model,
+        tokenizer=tokenizer_named(tokenizer, trust_remote_code),
         dtype=dtype,
         attn=attn,
         device=device,
         trust_remote_code=trust_remote_code,
         allow_pickle=allow_pickle,
     )
+    need_tokenizer(opened, model)
     values = opened.read(prompt, *names)
     if output is not None:
         write_safetensors(values, output, {"model": model, "prompt": prompt})
