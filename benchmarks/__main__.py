@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measures as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it works")
-    parser.add_argument("--large", action="store_true", help="also a Phi of phi-2's size, in bfloat16 (12 GB, minutes)")
+    parser.add_argument("--large", action="store_true", help="also a Phi of phi-2's size, in bfloat16 (6 GB, a minute)")
     parser.add_argument("--threads", type=int, default=1, help="torch's threads (1)")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results.json")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="where performance.md and figures/ are")

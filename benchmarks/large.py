@@ -5,17 +5,17 @@ from __future__ import annotations
 import torch
 from transformers import PhiConfig, PhiForCausalLM
 
-from benchmarks.cases import Case
+from benchmarks.cases import Case, mini_case
 from benchmarks.machine import memory_available
 
-NEEDED = 10 * 2**30
+NEEDED = 8 * 2**30
 
 
 def large_case(tokens: int = 16) -> Case:
     """The case; every library shares its weights.
 
     Raises:
-        MemoryError: less than 10 GiB are free.
+        MemoryError: less than 8 GiB are free.
     """
     free = memory_available()
     if free < NEEDED:
@@ -36,7 +36,7 @@ def large_case(tokens: int = 16) -> Case:
         hf = PhiForCausalLM(config).to(torch.bfloat16)
     hf = hf.to_empty(device="cpu").eval()
     _fill(hf)
-    return Case("phi-2's size, bfloat16", hf, tokens)
+    return Case("phi-2's size, bfloat16", hf, tokens, mini_case().tokenizer)
 
 
 def _fill(hf: PhiForCausalLM) -> None:

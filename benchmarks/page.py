@@ -121,7 +121,7 @@ def _workload(rows: Sequence[dict[str, Any]], number: str) -> str:
     own = [row for row in rows if row["number"] == number]
     parts = [f"### {number}. {own[0]['title']}" if own else ""]
     for row in own:
-        parts.append(f"{row['case']}, {row['tokens']} tokens, {row['attention']} attention, {row['rounds']} rounds")
+        parts.append(f"{row['case']}, {row['tokens']} tokens, {row['attention']} attention, {_rounds(row)}")
         parts.append(_ways_table(row["ways"]))
     return "\n\n".join(parts)
 
@@ -145,10 +145,10 @@ def _ways_table(ways: dict[str, Any]) -> str:
 
 def _large(rows: list[dict[str, Any]] | None) -> str:
     if not rows:
-        return "Not measured in this run: `make bench LARGE=1` does it, in about 10 GB."
+        return "Not measured in this run: `make bench LARGE=1` does it, in about 6 GB."
     parts = []
     for row in rows:
-        parts.append(f"{row['number']}. {row['title']}, {row['tokens']} tokens, {row['rounds']} rounds")
+        parts.append(f"{row['number']}. {row['title']}, {row['tokens']} tokens, {_rounds(row)}")
         parts.append(_ways_table(row["ways"]))
     return "\n\n".join(parts)
 
@@ -205,10 +205,14 @@ def _ends(curve: dict[str, Any]) -> str:
     first, last = (f"{point['at']}" for point in (own[0], own[-1]))
     extra = [1e3 * (a["median_ms"] - b["median_ms"]) for a, b in zip(own, raw, strict=True)]
     return (
-        f"From {first} to {last} {curve['axis']}, Cutaway went from {_ms(own[0]['median_ms'])} to "
+        f"Over {curve['axis']}, from {first} to {last}, Cutaway went from {_ms(own[0]['median_ms'])} to "
         f"{_ms(own[-1]['median_ms'])} ms and raw hooks from {_ms(raw[0]['median_ms'])} to "
         f"{_ms(raw[-1]['median_ms'])} ms; the difference from {extra[0]:.0f} to {extra[-1]:.0f} µs."
     )
+
+
+def _rounds(row: dict[str, Any]) -> str:
+    return f"{row['rounds']} round{'s' if row['rounds'] > 1 else ''}"
 
 
 def _ms(value: float) -> str:
