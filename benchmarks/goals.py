@@ -64,10 +64,9 @@ def _beside_peers(rows: dict[Any, Any], libraries: list[str]) -> list[Goal]:
         )
         for number in ("2", "3", "6"):
             if (MINI, number) in rows:
-                value = ratios[MINI, number]
-                found.append(
-                    Goal(f"{number} on {MINI}: at least 1.8 × as fast as {peer}", f"{value:.2f} ×", value >= 1.8)
-                )
+                value, raw = ratios[MINI, number], best(rows[MINI, number], peer)
+                measured = f"{value:.2f} ×; raw hooks themselves {raw:.2f} ×"
+                found.append(Goal(f"{number} on {MINI}: at least 1.8 × as fast as {peer}", measured, value >= 1.8))
         for case in (MINI, WIDE):
             if (case, "7") in rows:
                 ways = rows[case, "7"]
