@@ -85,6 +85,8 @@ class Application:
         def callback(passing: Any) -> Any:
             self.silent.discard(address.path)
             old = address.slot.read(passing, self._sizes)
+            if old is None:
+                return None
             # What enters attention may be the cache's own tensor: edited in place, the edit would add up step by step.
             given = old.clone() if edit.positions is not None or address.moment == "arguments" else old
             returned = function(given)

@@ -42,9 +42,11 @@ class Slot:
         """What passes on, with `tensor` in the slot and the rest as it was."""
         return self._put(passing, tensor.flatten(-len(self.split)) if self.split else tensor)
 
-    def _pick(self, passing: Any) -> Tensor:
+    def _pick(self, passing: Any) -> Any:
         if isinstance(passing, Call):
-            return passing.kwargs[self.key] if self.key in passing.kwargs else passing.args[0]
+            if self.key in passing.kwargs:
+                return passing.kwargs[self.key]
+            return passing.args[0] if passing.args else None  # transformers leaves a mask of ones out of a call
         if isinstance(passing, Mapping):
             return passing[self.key]
         if isinstance(passing, (tuple, list)):
