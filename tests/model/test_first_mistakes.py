@@ -58,3 +58,11 @@ def test_a_mistakes_message_says_what_to_do(
 def test_a_device_that_is_not_there_is_named() -> None:
     with pytest.raises(LoadError, match="cannot be put on cuda"):
         StandardizedTransformer("phi-mini", device="cuda")
+
+
+def test_a_mask_that_a_call_leaves_out_is_not_taken_for_its_ids(model: StandardizedTransformer) -> None:
+    seen: list[torch.Tensor] = []
+    with model.editing({"attention_mask": seen.append, "input_ids": seen.append}), torch.no_grad():
+        model.hf(IDS)
+    assert len(seen) == 1
+    assert torch.equal(seen[0], IDS)

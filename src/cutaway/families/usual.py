@@ -10,7 +10,7 @@ from cutaway.sites import Site, attention_argument, attention_result, input_of, 
 
 USUAL_SITES: Mapping[str, Site] = {
     "input_ids": input_of(argument="input_ids"),
-    "attention_mask": input_of(argument="attention_mask"),
+    "attention_mask": input_of(argument="attention_mask", is_first=False),
     "token_embeddings": output_of("embed_tokens"),
     "layer_input": input_of(),
     "attention_norm_output": output_of("input_layernorm"),

@@ -63,9 +63,11 @@ def output_of(module: str = "", *, key: str | int = 0, split: tuple[str, ...] = 
     return Site(module, "exit", Slot(key, split))
 
 
-def input_of(module: str = "", *, argument: str = "hidden_states", split: tuple[str, ...] = ()) -> Site:
-    """A module's input: the argument of this name, or the first one where it was passed by position."""
-    return Site(module, "enter", Slot(argument, split))
+def input_of(
+    module: str = "", *, argument: str = "hidden_states", split: tuple[str, ...] = (), is_first: bool = True
+) -> Site:
+    """A module's input: the argument of this name; where it `is_first`, also by position."""
+    return Site(module, "enter", Slot(argument, split, is_first))
 
 
 def stream_at(module: str) -> Site:

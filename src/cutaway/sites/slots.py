@@ -27,11 +27,13 @@ class Call(NamedTuple):
 class Slot:
     """A tensor in what passes: the thing itself, or the element of a container at `key`.
 
-    `split` names the axes, words of the standard config, into which the last axis is taken apart.
+    `split` names the axes, words of the standard config, into which the last axis is taken apart. `is_first` says of an
+    argument that it is the one that may come by position; another is None in a call that leaves its name out.
     """
 
     key: str | int = 0
     split: tuple[str, ...] = ()
+    is_first: bool = True
 
     def read(self, passing: Any, sizes: Mapping[str, int]) -> Tensor:
         """The tensor in `passing`, seen in the value's layout."""
@@ -46,7 +48,7 @@ class Slot:
         if isinstance(passing, Call):
             if self.key in passing.kwargs:
                 return passing.kwargs[self.key]
-            return passing.args[0] if passing.args else None  # transformers leaves a mask of ones out of a call
+            return passing.args[0] if self.is_first and passing.args else None
         if isinstance(passing, Mapping):
             return passing[self.key]
         if isinstance(passing, (tuple, list)):
@@ -55,7 +57,7 @@ class Slot:
 
     def _put(self, passing: Any, tensor: Tensor) -> Any:
         if isinstance(passing, Call):
-            if self.key in passing.kwargs:
+            if self.key in passing.kwargs or not self.is_first:
                 return Call(passing.args, {**passing.kwargs, str(self.key): tensor})
             return Call((tensor, *passing.args[1:]), passing.kwargs)
         if isinstance(passing, Mapping):

@@ -117,7 +117,7 @@ def _values(structure: Structure) -> tuple[dict[str, str], dict[str, str]]:
 def _sites(structure: Structure) -> Iterator[tuple[str, str]]:
     modules, arguments = structure.modules, structure.arguments
     yield "input_ids", 'input_of(argument="input_ids")'
-    yield "attention_mask", 'input_of(argument="attention_mask")'
+    yield "attention_mask", 'input_of(argument="attention_mask", is_first=False)'
     yield "token_embeddings", 'output_of("embed_tokens")'
     yield "layer_input", "input_of()"
     yield "layer_output", "output_of()"
