@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cutaway.encyclopedia.part import Part
+
 if TYPE_CHECKING:
     from cutaway import StandardizedTransformer
-    from cutaway.encyclopedia.parts import Part
 
 _TERMS = {"layer_input": "the stream", "attention_output": "attention", "mlp_output": "the MLP"}
 
@@ -31,8 +32,6 @@ def is_gated(model: StandardizedTransformer) -> bool:
 
 def operations_of(model: StandardizedTransformer) -> list[Part]:
     """The operations of one block."""
-    from cutaway.encyclopedia.parts import Part
-
     found: list[Part] = []
     turned, width = rotary_dims(model), model.sizes["qk_head_dim"]
     if turned:
@@ -59,8 +58,6 @@ def operations_of(model: StandardizedTransformer) -> list[Part]:
 
 def sums_of(model: StandardizedTransformer) -> list[Part]:
     """The two sums by which a block's output comes about, in their true order."""
-    from cutaway.encyclopedia.parts import Part
-
     first, second, third = model._subject.family.stream
     between = "`layer_mid`" if not is_parallel(model) else f"what `{first}` and `{second}` add up to"
     return [

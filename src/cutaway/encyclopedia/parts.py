@@ -1,16 +1,16 @@
-"""The parts of a block and of the stack around it, with all that a card says of each.
+"""The parts of a block and of the stack around it, found in a model.
 
-A part is a module, a value or an operation. Modules and values come from the family file; their shapes from the survey
+Modules and values come from the family file; their shapes from the survey
 of a checkpoint's model on the meta device. Operations are what happens between them and has no name of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from cutaway.encyclopedia.operations import operations_of
+from cutaway.encyclopedia.part import Part
 from cutaway.vocabulary import HOSTS, LAYOUTS, MODULES, Host
 
 if TYPE_CHECKING:
@@ -19,39 +19,6 @@ if TYPE_CHECKING:
     from cutaway import StandardizedTransformer
     from cutaway.model.subject import Subject
     from cutaway.model.support import Support, SupportRow
-
-Kind = Literal["module", "value", "operation"]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What a card says.
-
-    Attributes:
-        key: its place on the page: `attention.o_proj`, `attention_queries`, `layer.sum-1`.
-        name: the standard name; for a module without one, the family's own.
-        native: the family's own name where that is another, or for a module, its own path in the model.
-        what: class and weights of a module, and nothing for others.
-        layout: the layout with its axes, and what a module returns.
-        sizes: the same with this checkpoint's sizes.
-        meaning: what it is, in words.
-        where: where a value is read.
-        condition: what holds of it under this load only.
-        missing: whether this checkpoint does not have it.
-    """
-
-    key: str
-    kind: Kind
-    name: str
-    native: str = ""
-    what: str = ""
-    layout: str = ""
-    sizes: str = ""
-    meaning: str = ""
-    where: str = ""
-    condition: str = ""
-    missing: bool = False
-
 
 Parts = Mapping[str, Part]
 """All parts by their keys, in the order of a pass."""

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cutaway.errors import InputError
 from cutaway.reference.cache import Cache
+from cutaway.reference.config import PhiConfig
 from cutaway.reference.inputs import as_ids, as_mask
-from cutaway.reference.parts import Array, IntArray, softmax
+from cutaway.reference.parts import Array, BoolArray, IntArray, softmax
 
-if TYPE_CHECKING:
-    from cutaway.reference.model import Phi
+
+class Predicts(Protocol):
+    """What can be written on with: a model that says what comes next."""
+
+    config: PhiConfig
+
+    def next_token_logits(self, ids: IntArray, mask: BoolArray, *, positions: IntArray, cache: Cache) -> Array:
+        """The logits after each row's last token, `[batch vocab_size]`; appends to the cache."""
+        ...
 
 
 def generate(
-    model: Phi,
+    model: Predicts,
     ids: ArrayLike,
     max_new_tokens: int,
     *,

@@ -10,7 +10,8 @@ it is done again with what is often got wrong (`causes`, `attention_causes`), an
 """
 
 from cutaway.verification.differences import Difference
-from cutaway.verification.report import Compared, ValueRow, Verdict, Verification
+from cutaway.verification.findings import Compared, ValueRow, Verdict
+from cutaway.verification.report import Verification
 from cutaway.verification.run import verify
 from cutaway.verification.tolerances import Tolerance, tolerance_for
 

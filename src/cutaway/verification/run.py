@@ -18,7 +18,8 @@ from cutaway.reference.inputs import blocked_pairs
 from cutaway.reference.parts import Array, BoolArray, IntArray
 from cutaway.verification.causes import causes, overflow
 from cutaway.verification.differences import Difference, difference
-from cutaway.verification.report import Compared, Verdict, Verification
+from cutaway.verification.findings import Compared, Verdict
+from cutaway.verification.report import Verification
 from cutaway.verification.steps import Setting, can_run, made
 from cutaway.verification.tolerances import tolerance_for
 from cutaway.verification.weights import array_of, differing_weights, reference_from, reference_of

@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from cutaway.verification.report import Compared, Verification
+    from cutaway.verification.findings import Compared, Findings
 
 _LOOKS = {"agrees": ("agrees", "green"), "parts": ("PARTS", "bold red"), "follows": ("follows", "yellow")}
 _MOST_TOLD = 5
 
 
-def as_rich(found: Verification) -> RenderableType:
+def as_rich(found: Findings) -> RenderableType:
     """The table and what it comes to."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("value", no_wrap=True)
@@ -45,7 +45,7 @@ def as_rich(found: Verification) -> RenderableType:
     )
 
 
-def as_text(found: Verification, width: int = 100) -> str:
+def as_text(found: Findings, width: int = 100) -> str:
     """The same without colour."""
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(as_rich(found))
@@ -54,7 +54,7 @@ def as_text(found: Verification, width: int = 100) -> str:
     return "\n".join(line.rstrip() for line in output.getvalue().rstrip().split("\n"))
 
 
-def _explained(found: Verification) -> list[str]:
+def _explained(found: Findings) -> list[str]:
     tolerance = found.tolerance
     grows = f", and {tolerance.growth:g} × √blocks more in a whole pass" if tolerance.growth else ""
     return [
@@ -64,7 +64,7 @@ def _explained(found: Verification) -> list[str]:
     ]
 
 
-def _told(found: Verification) -> list[tuple[str, str]]:
+def _told(found: Findings) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     first = found.first
     if first is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from cutaway.encyclopedia.parts import Part, Parts
+from cutaway.encyclopedia.part import Part
+from cutaway.encyclopedia.parts import Parts
 
 LETTER = 6.65
 """Width of a letter of a name, at its size of 11."""
