@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway import errors, vocabulary
 from cutaway.errors import CutawayError
+from cutaway.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer, save
     from cutaway.verification import verify
 
-__version__ = "0.1.0"
 
 __all__ = ["CutawayError", "StandardizedTransformer", "errors", "save", "verify", "vocabulary"]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from cutaway.errors import DeviceError
-from cutaway.model.address import Address
 from cutaway.sites import output_of
+from cutaway.subject.address import Address
 
 
 def _address() -> Address:

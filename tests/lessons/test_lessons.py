@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from cutaway.model.loading import data_folder
 from cutaway.reference import PhiMLP
+from cutaway.subject.opening import data_folder
 from lessons.build import DOCS, LESSONS, built
 from lessons.page import LessonError, Page, build
 

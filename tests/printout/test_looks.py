@@ -11,7 +11,7 @@ from rich.console import Console
 from transformers import PhiConfig
 
 from cutaway import StandardizedTransformer
-from cutaway.model import printout
+from cutaway.inspection import printout
 from cutaway.vocabulary import VALUES
 
 SHIPPED = ("microsoft/phi-1", "microsoft/phi-1_5", "microsoft/phi-2")

@@ -7,7 +7,7 @@ from torch import nn
 from transformers import PhiConfig, PhiForCausalLM
 
 from cutaway import StandardizedTransformer
-from cutaway.model.printout.tree import ModuleNode, brief, count_parameters, ranges, tree_of
+from cutaway.inspection.printout.tree import ModuleNode, brief, count_parameters, ranges, tree_of
 from cutaway.vocabulary import VALUES
 
 

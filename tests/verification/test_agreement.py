@@ -14,8 +14,8 @@ from transformers import PhiForCausalLM
 import cutaway
 from cutaway import StandardizedTransformer
 from cutaway.errors import LoadError, UnsupportedModelError
-from cutaway.model.loading import data_folder
 from cutaway.reference import Phi
+from cutaway.subject.opening import data_folder
 from cutaway.verification import Verification, tolerance_for, verify
 from cutaway.verification.differences import difference
 from cutaway.vocabulary.layouts import PATTERN, RESIDUAL

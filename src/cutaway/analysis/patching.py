@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cutaway.errors import InputError, ShapeError
 from cutaway.model import StandardizedTransformer
-from cutaway.model.inputs import Prompt
+from cutaway.subject.inputs import Prompt
 from cutaway.vocabulary.values import VALUES
 
 Measure = Callable[[Tensor], Tensor]

@@ -79,7 +79,7 @@ def _left_out(console: Console, note: Note, why: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from cutaway.model.printout.terminal_support import prose
+    from cutaway.inspection.printout.terminal_support import prose
 
     console.print(Text("– ", style="dim") + Text(note.title, style="bold"))
     console.print(Padding(Text("left out: ") + prose(why), (0, 0, 1, 2)))
@@ -90,7 +90,7 @@ def _show(console: Console, result: Result) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from cutaway.model.printout.terminal_support import prose
+    from cutaway.inspection.printout.terminal_support import prose
 
     console.print(Text("✓ ", style="bold green") + Text(result.note.title, style="bold"))
     console.print(Padding(prose(" ".join(result.claim.split())), (0, 0, 0, 2)))

@@ -9,7 +9,7 @@ import typer
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from cutaway import __version__
+        from cutaway.version import __version__
 
         typer.echo(f"cutaway {__version__}")
         raise typer.Exit

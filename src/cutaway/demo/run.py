@@ -15,14 +15,14 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from cutaway import StandardizedTransformer
 from cutaway.demo import steps
 from cutaway.demo.bars import bar, before_and_after
 from cutaway.demo.early import count_modules, time_ratio
 from cutaway.demo.heatmap import heatmap, legend
 from cutaway.demo.stage import Stage
 from cutaway.drawing import write_attention_page
-from cutaway.model import printout
+from cutaway.inspection import printout
+from cutaway.model import StandardizedTransformer
 from cutaway.pictures.labels import token_label
 
 CODE = "import os\nimport sys\n\nos.path.join(os."

@@ -19,7 +19,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from cutaway.model.printout.terminal_support import prose
+from cutaway.inspection.printout.terminal_support import prose
 
 WIDTH = 88
 """The width of the picture, in columns."""

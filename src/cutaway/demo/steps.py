@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cutaway import StandardizedTransformer as Model
+from cutaway.model import StandardizedTransformer as Model
 
 
 def open_the_model(name: str) -> Model:

@@ -21,7 +21,7 @@ from cutaway.encyclopedia.figures import shown
 from cutaway.errors import CutawayError, InputError
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
     from cutaway.pictures import Picture
     from cutaway.pictures.theme import ThemeName
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cutaway.encyclopedia.part import Part
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 _TERMS = {"layer_input": "the stream", "attention_output": "attention", "mlp_output": "the MLP"}
 

@@ -21,8 +21,8 @@ from cutaway.families import FAMILIES
 from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, Host, values_of
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
-    from cutaway.model.support import Support
+    from cutaway.inspection.support import Support
+    from cutaway.model import StandardizedTransformer
 
 TITLES = {"phi": "Phi", "llama": "Llama", "gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
 """How a family is called in a heading, where that is another word than its name."""
@@ -109,7 +109,7 @@ class ShownResult:
 
 def family_page(name: str, step: Callable[[], None] = lambda: None) -> FamilyPage:
     """Reads a family's page from its file and its checkpoints' configs; `step` is called after each checkpoint."""
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
     family = FAMILIES[name]
     columns: list[Column] = []

@@ -16,9 +16,10 @@ from cutaway.vocabulary import HOSTS, LAYOUTS, MODULES, Host
 if TYPE_CHECKING:
     from torch import nn
 
-    from cutaway import StandardizedTransformer
-    from cutaway.model.subject import Subject
-    from cutaway.model.support import Support, SupportRow
+    from cutaway.inspection.rows import SupportRow
+    from cutaway.inspection.support import Support
+    from cutaway.model import StandardizedTransformer
+    from cutaway.subject.subject import Subject
 
 Parts = Mapping[str, Part]
 """All parts by their keys, in the order of a pass."""
@@ -107,7 +108,7 @@ def _returned(returned: Any) -> str:
     """The shape of what a module returned when it was surveyed, the call's own axes by name."""
     from torch import Tensor
 
-    from cutaway.model.survey import BATCH, SEQ
+    from cutaway.subject.survey import BATCH, SEQ
 
     first = returned[0] if isinstance(returned, tuple) and returned else returned
     if not isinstance(first, Tensor):

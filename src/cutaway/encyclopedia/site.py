@@ -22,7 +22,7 @@ from cutaway.families import FAMILIES
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
     from cutaway.pictures.theme import ThemeName
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -121,7 +121,7 @@ def _shown(
 
 
 def _render(made: list[FamilyPage]) -> dict[str, bytes]:
-    from cutaway import __version__
+    from cutaway.version import __version__
 
     environment = _environment()
     words = {"families": made, "version": __version__}

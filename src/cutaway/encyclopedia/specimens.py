@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 _TINY: dict[str, dict[str, Any]] = {
     "llama": {
@@ -41,8 +41,8 @@ def specimen_of(family: str) -> tuple[StandardizedTransformer, str]:
     """The model on which a family's notes are run, and what it is called on the page."""
     import torch
 
-    from cutaway import StandardizedTransformer
-    from cutaway.model.loading import BUILT_IN
+    from cutaway.model import StandardizedTransformer
+    from cutaway.subject.opening import BUILT_IN
 
     if family == "phi":
         return StandardizedTransformer(BUILT_IN, dtype=torch.float32), BUILT_IN

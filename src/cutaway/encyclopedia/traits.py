@@ -10,7 +10,7 @@ from cutaway.encyclopedia.operations import is_gated, rotary_dims
 from cutaway.encyclopedia.parts import own_modules, position_embedding
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any, overload
 from torch import nn
 
 from cutaway.errors import ReadOnlyError, UnknownValueError
-from cutaway.model.address import Address
-from cutaway.model.derived import derive
-from cutaway.model.source_hosts import Act, SourceHost, trace_for
-from cutaway.model.subject import NATIVE_NAMES, Subject
-from cutaway.model.trace import Trace
+from cutaway.passes.derived import derive
+from cutaway.passes.source import Act, SourceHost, trace_for
+from cutaway.passes.trace import Trace
+from cutaway.subject.address import Address
+from cutaway.subject.subject import NATIVE_NAMES, Subject
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, ValuePath
 
 _SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", "self_attn"): "attention", ("layer", "mlp"): "mlp"}

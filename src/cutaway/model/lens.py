@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from cutaway.errors import ShapeError
-from cutaway.model.subject import Subject
+from cutaway.subject.subject import Subject
 
 
 def project_on_vocab(subject: Subject, stream: Tensor) -> Tensor:

@@ -12,22 +12,22 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from cutaway.edits.function_edit import FunctionEdit, ValueFunction
+from cutaway.edits.function_hooks import FunctionHooks, adds
+from cutaway.edits.positions import NewToken, Positions
 from cutaway.errors import InputError, ShapeError, UnknownValueError, did_you_mean
-from cutaway.model import printout
-from cutaway.model.address import Address
-from cutaway.model.checks import CheckReport, check
-from cutaway.model.function_edit import FunctionEdit, ValueFunction
-from cutaway.model.function_hooks import FunctionHooks, adds
-from cutaway.model.generation import Generation, pad_token
+from cutaway.inspection import printout
+from cutaway.inspection.checks import CheckReport, check
+from cutaway.inspection.support import Support, support
 from cutaway.model.hosts import ValueHost, refuse_derived
-from cutaway.model.inputs import Prompt, cached_positions, prepare_inputs
-from cutaway.model.loading import Options, Source, open_model
-from cutaway.model.positions import NewToken, Positions
-from cutaway.model.reading import read
-from cutaway.model.scan import Scan
-from cutaway.model.subject import NATIVE_NAMES, Subject
-from cutaway.model.support import Support, support
-from cutaway.model.trace import Trace
+from cutaway.passes.generation import Generation, pad_token
+from cutaway.passes.reading import read
+from cutaway.passes.scan import Scan
+from cutaway.passes.trace import Trace
+from cutaway.subject.address import Address
+from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
+from cutaway.subject.opening import Options, Source, open_model
+from cutaway.subject.subject import NATIVE_NAMES, Subject
 from cutaway.vocabulary.paths import Selector
 
 
@@ -62,6 +62,9 @@ class StandardizedTransformer(ValueHost):
         CheckError: the model does not keep what the vocabulary promises.
     """
 
+    _edits: tuple[FunctionEdit, ...]
+    """Made in every pass that is opened through this model."""
+
     def __init__(
         self,
         source: Source | Path,
@@ -80,6 +83,7 @@ class StandardizedTransformer(ValueHost):
         opened = open_model(source, tokenizer, dispatch, options)
         subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights)
         super().__init__(subject, "model")
+        object.__setattr__(self, "_edits", ())
         if opened.hf.training:
             warnings.warn(
                 f"{opened.name} is in training mode, so dropout may make two passes differ. Call its eval() first.",
@@ -154,7 +158,8 @@ class StandardizedTransformer(ValueHost):
             InputError: the prompt is empty, mixes kinds, or its ids do not fit the model.
             GradientError: `grad=True` under `torch.no_grad()`, or a gradient asked of a trace without it.
         """
-        return Trace(self._subject, {**self._inputs(prompt, attention_mask, forward), **forward}, grad=grad)
+        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
+        return Trace(self._subject, inputs, edits=self._edits, grad=grad)
 
     def generate(
         self,
@@ -179,7 +184,8 @@ class StandardizedTransformer(ValueHost):
         """
         arguments = {**pad_token(self._subject, arguments), **arguments}
         inputs = self._inputs(prompt, attention_mask)  # `generate` is given the cached tokens too
-        return Generation(self._subject, inputs, arguments, one_text=isinstance(prompt, str))
+        one_text = isinstance(prompt, str)
+        return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
 
     def scan(
         self,
@@ -193,7 +199,8 @@ class StandardizedTransformer(ValueHost):
         Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line. It
         is the model's twin that runs, so hooks on the model are not applied; the edits of an edited model are.
         """
-        return Scan(self._subject, {**self._inputs(prompt, attention_mask, forward), **forward})
+        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
+        return Scan(self._subject, inputs, edits=self._edits)
 
     def read(
         self,
@@ -221,7 +228,7 @@ class StandardizedTransformer(ValueHost):
         paths = self._subject.select(selectors if names else ["*"])
         inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
         self._subject.bring_weights()
-        return read(self._subject, inputs, paths)
+        return read(self._subject, inputs, paths, self._edits)
 
     def hooks(
         self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
@@ -263,7 +270,8 @@ class StandardizedTransformer(ValueHost):
         """
         self._subject.bring_weights()
         view = object.__new__(type(self))
-        ValueHost.__init__(view, self._subject.edited(self._function_edits(functions, positions, step)), "model")
+        ValueHost.__init__(view, self._subject.twin(), "model")
+        object.__setattr__(view, "_edits", (*self._edits, *self._function_edits(functions, positions, step)))
         return view
 
     def steer(

@@ -12,7 +12,7 @@ from cutaway.errors import InputError
 from cutaway.reference.cache import Cache
 from cutaway.reference.config import PhiConfig
 from cutaway.reference.inputs import as_ids, as_mask
-from cutaway.reference.parts import Array, BoolArray, IntArray, softmax
+from cutaway.reference.parts import Array, IntArray, softmax
 
 
 class Predicts(Protocol):
@@ -20,7 +20,7 @@ class Predicts(Protocol):
 
     config: PhiConfig
 
-    def next_token_logits(self, ids: IntArray, mask: BoolArray, *, positions: IntArray, cache: Cache) -> Array:
+    def next_token_logits(self, ids: IntArray, mask: IntArray, *, positions: IntArray, cache: Cache) -> Array:
         """The logits after each row's last token, `[batch vocab_size]`; appends to the cache."""
         ...
 

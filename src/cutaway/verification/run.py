@@ -12,10 +12,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cutaway.model import StandardizedTransformer
-from cutaway.model.inputs import Prompt
 from cutaway.reference import Phi, RotaryTables
 from cutaway.reference.inputs import blocked_pairs
 from cutaway.reference.parts import Array, BoolArray, IntArray
+from cutaway.subject.inputs import Prompt
 from cutaway.verification.causes import causes, overflow
 from cutaway.verification.differences import Difference, difference
 from cutaway.verification.findings import Compared, Verdict

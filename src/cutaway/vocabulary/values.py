@@ -23,8 +23,8 @@ HOSTS: dict[Host, str] = {
 class Value:
     """A row of the vocabulary.
 
-    A `read_only` value can be read and not edited. A `derived` one is computed from other values, after the pass has
-    reached them.
+    A `read_only` value can be read and not edited. One with `derived_from` is computed from these values, once the pass
+    has reached them; from none, it is known of the call itself.
     """
 
     name: str
@@ -32,14 +32,24 @@ class Value:
     layout: Layout
     meaning: str
     read_only: bool = False
-    derived: bool = False
+    derived_from: tuple[str, ...] | None = None
+
+    @property
+    def derived(self) -> bool:
+        """Whether it is computed from other values."""
+        return self.derived_from is not None
 
 
 _ROWS = (
     Value("input_ids", "model", layouts.TOKENS, "the token ids the model was called with"),
     Value("attention_mask", "model", layouts.TOKENS, "the mask the model was called with; zeros are padding"),
     Value(
-        "input_size", "model", layouts.SCALAR, "batch and sequence length of this call", read_only=True, derived=True
+        "input_size",
+        "model",
+        layouts.SCALAR,
+        "batch and sequence length of this call",
+        read_only=True,
+        derived_from=(),
     ),
     Value(
         "token_embeddings",
@@ -108,7 +118,7 @@ _ROWS = (
         layouts.NEXT_TOKEN_PROBS,
         "the distribution over the next token at each row's last real position",
         read_only=True,
-        derived=True,
+        derived_from=("logits",),
     ),
 )
 

@@ -11,7 +11,7 @@ from cutaway.encyclopedia.operations import is_gated, is_parallel, rotary_dims
 from cutaway.encyclopedia.parts import Parts, own_modules
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 _EDGE = 8
 _FOLD = 6

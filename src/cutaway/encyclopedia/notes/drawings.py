@@ -9,7 +9,7 @@ import torch
 from cutaway import pictures
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
     from cutaway.pictures import Picture
     from cutaway.pictures.theme import ThemeName
 

@@ -9,7 +9,7 @@ import torch
 from cutaway.encyclopedia.note import DoesNotApply, Reported, note
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 
 @note(

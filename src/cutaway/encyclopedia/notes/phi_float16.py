@@ -8,7 +8,7 @@ from cutaway.encyclopedia.note import Reported, note
 from cutaway.encyclopedia.notes.halves import copy_in_float16, with_large_products
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 
 @note(

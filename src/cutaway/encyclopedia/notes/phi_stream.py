@@ -10,7 +10,7 @@ from cutaway.encyclopedia.note import Reported, note
 from cutaway.encyclopedia.notes.drawings import induction_pattern, norms_by_position
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 
 @note(

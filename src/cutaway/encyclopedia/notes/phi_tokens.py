@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cutaway.encyclopedia.note import DoesNotApply, Reported, note
 
 if TYPE_CHECKING:
-    from cutaway import StandardizedTransformer
+    from cutaway.model import StandardizedTransformer
 
 
 @note(

@@ -17,13 +17,11 @@ from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError, did_you_mean
 from cutaway.families import Family, family_of
-from cutaway.model.address import Address
-from cutaway.model.derived import SOURCES
-from cutaway.model.function_edit import FunctionEdit
-from cutaway.model.inputs import Limits
-from cutaway.model.survey import Survey, survey
 from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
+from cutaway.subject.address import Address
+from cutaway.subject.inputs import Limits
+from cutaway.subject.survey import Survey, survey
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths, select_paths
@@ -55,17 +53,14 @@ class Subject:
         self.tokenizer = tokenizer
         self.name = name
         self.sizes = self.family.native_sizes(hf.config)
-        self.edits: tuple[FunctionEdit, ...] = ()
         self._load_weights = load_weights
         self._addresses: dict[ValuePath | str, Address] = {}
         self._selections: dict[tuple[str, ...], list[ValuePath]] = {}
         self._can_run = False
 
-    def edited(self, edits: Sequence[FunctionEdit]) -> Subject:
-        """The same model, with edits that are made in every pass opened through it, and in no other."""
-        view = copy.copy(self)
-        view.edits = (*self.edits, *edits)
-        return view
+    def twin(self) -> Subject:
+        """The same model as another subject, so that what is done through the one is no concern of the other."""
+        return copy.copy(self)
 
     @property
     def has_weights(self) -> bool:
@@ -94,6 +89,12 @@ class Subject:
         self._load_weights = None
         self._addresses.clear()
         self.__dict__.pop("modules", None)
+
+    def describe_load(self) -> str:
+        """How the model is loaded, in words: class, dtype, attention implementation, device."""
+        dtype = str(self.hf.dtype).removeprefix("torch.")
+        device = "no weights loaded" if not self.has_weights else str(self.hf.device)
+        return f"{type(self.hf).__name__}, {dtype}, {self.hf.config._attn_implementation} attention, {device}"
 
     @property
     def over_devices(self) -> bool:
@@ -269,7 +270,7 @@ class Subject:
     def rank(self, path: ValuePath) -> int:
         """Where in the pass a value comes; a derived one at the last of what it is derived from."""
         if path.value.derived:
-            return max((self.rank(ValuePath(name, None)) for name in SOURCES[path.name]), default=0)
+            return max((self.rank(ValuePath(name, None)) for name in path.value.derived_from or ()), default=0)
         address = self.address(path)
         return self.survey.order[address.module_path, address.moment]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from cutaway.edits.positions import Positions, check_positions, token_axis
 from cutaway.errors import InputError
-from cutaway.model.address import Address
-from cutaway.model.positions import Positions, check_positions, token_axis
+from cutaway.subject.address import Address
 
 ValueFunction = Callable[[Tensor], Tensor | None]
 """Given a value; edits it in place, or returns what is to stand in its place, or returns None and leaves it."""

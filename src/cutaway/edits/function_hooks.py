@@ -12,9 +12,8 @@ import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
 
-from cutaway.errors import CutawayError
-from cutaway.model.function_edit import FunctionEdit, ValueFunction
-from cutaway.model.positions import (
+from cutaway.edits.function_edit import FunctionEdit, ValueFunction
+from cutaway.edits.positions import (
     a_row_each,
     positions_so_far,
     prompt_mask,
@@ -22,8 +21,9 @@ from cutaway.model.positions import (
     selected,
     token_axis,
 )
-from cutaway.model.subject import Subject
+from cutaway.errors import CutawayError
 from cutaway.sites.slots import Call
+from cutaway.subject.subject import Subject
 from cutaway.tracing import Attachment, attach
 from cutaway.tracing.attach import Answers
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from cutaway.errors import LateEditError
-from cutaway.model.address import Address
+from cutaway.subject.address import Address
 
 
 class LeftBehind:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from cutaway.model.printout.tree import ModuleNode, Tree, ValueLine
+from cutaway.inspection.printout.tree import ModuleNode, Tree, ValueLine
 
 STYLES: dict[str, str] = {
     "title": "bold",

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cutaway.model.printout.notebook_support import support_html
-from cutaway.model.printout.notebook_tree import tree_html
-from cutaway.model.printout.terminal_support import SupportTable, support_text
-from cutaway.model.printout.terminal_tree import TreeView, tree_text
-from cutaway.model.printout.tree import find_block, tree_of
-from cutaway.model.subject import Subject
+from cutaway.inspection.printout.notebook_support import support_html
+from cutaway.inspection.printout.notebook_tree import tree_html
+from cutaway.inspection.printout.terminal_support import SupportTable, support_text
+from cutaway.inspection.printout.terminal_tree import TreeView, tree_text
+from cutaway.inspection.printout.tree import find_block, tree_of
+from cutaway.subject.subject import Subject
 
 if TYPE_CHECKING:
-    from cutaway.model.support import Support
+    from cutaway.inspection.rows import SupportRows
 
 
 def text(subject: Subject) -> str:
@@ -38,7 +38,7 @@ def html(subject: Subject) -> str:
     return tree_html(tree_of(subject))
 
 
-def support_rich(support: Support) -> SupportTable:
+def support_rich(support: SupportRows) -> SupportTable:
     """A support as a table for rich."""
     return SupportTable(support)
 

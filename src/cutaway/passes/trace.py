@@ -6,7 +6,7 @@ model's survey which values are already behind; it refuses what could have no ef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
+from cutaway.edits.function_edit import FunctionEdit
+from cutaway.edits.function_hooks import Application
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
-from cutaway.model.address import Address
-from cutaway.model.function_hooks import Application
-from cutaway.model.gradients import (
+from cutaway.passes.gradients import (
     explain_missing_graph,
     is_own,
     own_in_graph,
@@ -25,11 +25,12 @@ from cutaway.model.gradients import (
     refuse_without_record,
     start_graph,
 )
-from cutaway.model.late_edits import LeftBehind
-from cutaway.model.saving import carry_save
-from cutaway.model.skipping import in_its_stead
-from cutaway.model.subject import Subject
+from cutaway.passes.late_edits import LeftBehind
+from cutaway.passes.saving import carry_save
+from cutaway.passes.skipping import in_its_stead
 from cutaway.sites import OperationMoment
+from cutaway.subject.address import Address
+from cutaway.subject.subject import Subject
 from cutaway.tracing import Event, ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
 
@@ -39,12 +40,15 @@ _active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=()
 class Trace:
     """A forward pass under way, and the values read of it. Use it by `with model.trace(prompt):`."""
 
-    def __init__(self, subject: Subject, inputs: Mapping[str, Any], *, grad: bool = False) -> None:
+    def __init__(
+        self, subject: Subject, inputs: Mapping[str, Any], *, edits: Sequence[FunctionEdit] = (), grad: bool = False
+    ) -> None:
         self._subject = subject
         self._inputs = inputs
+        self._edits = edits
         self._grad = grad
         self._pass: ForwardPass | None = None
-        self._edits: Application | None = None
+        self._applied: Application | None = None
         self._here: Address | None = None
         self._read: dict[str, Any] = {}
         self._read_here: dict[str, Any] = {}
@@ -58,8 +62,8 @@ class Trace:
         if self._grad:
             refuse_without_autograd()
         self._pass = self._open_pass()
-        if self._subject.edits:
-            self._edits = self._apply(self._pass)
+        if self._edits:
+            self._applied = self._apply(self._pass)
         if self._grad:
             start_graph(self._subject, self._pass)
         _active.set((*_active.get(), self))
@@ -86,7 +90,7 @@ class Trace:
         return ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
 
     def _apply(self, running: ForwardPass) -> Application:
-        return Application(self._subject, self._subject.edits, running.answers)
+        return Application(self._subject, self._edits, running.answers)
 
     def _let_finish(self) -> None:
         """Lets a pass return that has nothing left to run."""
@@ -97,7 +101,7 @@ class Trace:
     def _close(self) -> None:
         """Abandons what has not run, and takes everything off the model."""
         running, self._pass = self._pass, None
-        edits, self._edits = self._edits, None
+        applied, self._applied = self._applied, None
         self._here = None
         self._read.clear()
         self._read_here.clear()
@@ -107,8 +111,8 @@ class Trace:
             if running is not None:
                 running.close()
         finally:
-            if edits is not None:
-                edits.remove()
+            if applied is not None:
+                applied.remove()
 
     @property
     def inputs(self) -> Mapping[str, Any]:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CheckError, NonFiniteWarning
-from cutaway.model.address import Address
-from cutaway.model.reading import read
-from cutaway.model.subject import Subject
-from cutaway.model.survey import BATCH, SEQ
+from cutaway.passes.reading import read
+from cutaway.subject.address import Address
+from cutaway.subject.subject import Subject
+from cutaway.subject.survey import BATCH, SEQ
 from cutaway.tracing import ForwardPass
 from cutaway.vocabulary import ValuePath
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from cutaway.model.address import Address
-from cutaway.model.function_hooks import Application
-from cutaway.model.subject import Subject
-from cutaway.model.survey import meta_inputs
-from cutaway.model.trace import Trace
+from cutaway.edits.function_edit import FunctionEdit
+from cutaway.edits.function_hooks import Application
+from cutaway.passes.trace import Trace
+from cutaway.subject.address import Address
+from cutaway.subject.subject import Subject
+from cutaway.subject.survey import meta_inputs
 from cutaway.tracing import ForwardPass, meta_twin
 
 
@@ -40,9 +41,9 @@ def _to_meta(thing: Any) -> Any:
 class Scan(Trace):
     """Runs the model's twin on the meta device in the model's stead. Use it by `with model.scan(prompt):`."""
 
-    def __init__(self, subject: Subject, inputs: Mapping[str, Any]) -> None:
+    def __init__(self, subject: Subject, inputs: Mapping[str, Any], *, edits: Sequence[FunctionEdit] = ()) -> None:
         on_meta = {name: v.to("meta") if isinstance(v, Tensor) else v for name, v in inputs.items()}
-        super().__init__(subject, on_meta)
+        super().__init__(subject, on_meta, edits=edits)
         self._twin = meta_twin(subject.hf)
         self._arithmetic = _OnMeta()
         self._modules: dict[str, nn.Module] = dict(self._twin.named_modules())
@@ -55,7 +56,7 @@ class Scan(Trace):
         return ForwardPass(partial(self._twin, **{**self._inputs, **meta_inputs(batch, seq)}), grad=False)
 
     def _apply(self, running: ForwardPass) -> Application:
-        edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._subject.edits]
+        edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._edits]
         return Application(self._subject, edits, running.answers, self._twin)
 
     def __enter__(self) -> Self:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from cutaway.model.printout.notebook_style import page, prose
-from cutaway.model.printout.terminal_support import by_host, host_path, layout_of, note_of, notes_of, summary
+from cutaway.inspection.printout.notebook_style import page, prose
+from cutaway.inspection.printout.terminal_support import by_host, host_path, layout_of, note_of, notes_of, summary
 
 if TYPE_CHECKING:
-    from cutaway.model.support import Support, SupportRow
+    from cutaway.inspection.rows import SupportRow, SupportRows
 
 
-def support_html(support: Support) -> str:
+def support_html(support: SupportRows) -> str:
     """A fragment of HTML with its own style, everything escaped."""
     notes = notes_of(support)
     lines = [f"<p><strong>{escape(support.model)}</strong><br>{escape(summary(support))}</p>"]

@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from cutaway.errors import NoTraceError, OrderError, UnavailableValueError, UnknownValueError, did_you_mean
-from cutaway.model.subject import NATIVE_NAMES, Subject
-from cutaway.model.survey import BATCH, SEQ, meta_inputs
-from cutaway.model.trace import Trace, active_trace
+from cutaway.passes.trace import Trace, active_trace
 from cutaway.sites import OperationMoment
+from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.survey import BATCH, SEQ, meta_inputs
 from cutaway.tracing import attach, meta_twin
 from cutaway.tracing.source import FunctionSource, Operation, innermost, source_of
 

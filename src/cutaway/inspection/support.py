@@ -5,92 +5,35 @@ Availability comes from the survey, that is from a pass of this very model, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from cutaway.errors import UnknownValueError, did_you_mean
-from cutaway.model.derived import SOURCES
-from cutaway.model.subject import Subject
+from cutaway.inspection import printout
+from cutaway.inspection.rows import SupportRow, SupportRows
 from cutaway.sites import MOMENTS
+from cutaway.subject.subject import Subject
 from cutaway.vocabulary import VALUES, Value, ValuePath
 
 
-@dataclass(frozen=True)
-class SupportRow:
-    """What is known of one value here.
-
-    Attributes:
-        layers: the layers that have it; empty for a value of the model, and for one that does not exist.
-        where: where it is read, or for a missing one, why it is missing.
-        condition: what holds of it under this load only; empty where nothing does.
-    """
-
-    value: str
-    host: str
-    layout: str
-    axes: tuple[str, ...]
-    meaning: str
-    available: bool
-    read_only: bool
-    layers: tuple[int, ...]
-    where: str
-    condition: str
-
-
-@dataclass(frozen=True)
-class Support:
-    """The rows, one a value, in the order of the vocabulary. It prints as a table, also in a notebook."""
-
-    model: str
-    load: str
-    rows: tuple[SupportRow, ...]
-
-    def __iter__(self) -> Iterator[SupportRow]:
-        return iter(self.rows)
-
-    def __getitem__(self, value: str) -> SupportRow:
-        for row in self.rows:
-            if row.value == value:
-                return row
-        near = did_you_mean(value, [row.value for row in self.rows])
-        raise UnknownValueError(f"the vocabulary has no value called `{value}`.{near}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data, fit for JSON."""
-        return {"model": self.model, "load": self.load, "values": [asdict(row) for row in self.rows]}
+class Support(SupportRows):
+    """Rows that print as a table, also in a notebook."""
 
     def __str__(self) -> str:
-        from cutaway.model import printout
-
         return printout.support_text(self)
 
     __repr__ = __str__
 
     def __rich__(self) -> Any:
-        from cutaway.model import printout
-
         return printout.support_rich(self)
 
     def _repr_html_(self) -> str:
-        from cutaway.model import printout
-
         return printout.support_html(self)
 
 
 def support(subject: Subject) -> Support:
     """Asks a model which values it has."""
-    return Support(subject.name, describe_load(subject), tuple(_row(subject, value) for value in VALUES.values()))
-
-
-def describe_load(subject: Subject) -> str:
-    """How the model is loaded, in words: class, dtype, attention implementation, device."""
-    hf = subject.hf
-    dtype = str(hf.dtype).removeprefix("torch.")
-    device = "no weights loaded" if not subject.has_weights else str(hf.device)
-    return f"{type(hf).__name__}, {dtype}, {hf.config._attn_implementation} attention, {device}"
+    return Support(subject.name, subject.describe_load(), tuple(_row(subject, value) for value in VALUES.values()))
 
 
 def _row(subject: Subject, value: Value) -> SupportRow:
@@ -98,7 +41,7 @@ def _row(subject: Subject, value: Value) -> SupportRow:
     has_site = subject.has_site(value.name)
     present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
     if value.derived:
-        where = "derived from " + " and ".join(f"`{source}`" for source in SOURCES[value.name] or ("input_ids",))
+        where = "derived from " + " and ".join(f"`{source}`" for source in value.derived_from or ("input_ids",))
     elif has_site:
         where = _where(subject, value)
     else:
@@ -147,4 +90,4 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
     return "; ".join(notes)
 
 
-__all__ = ["Support", "SupportRow", "describe_load", "support"]
+__all__ = ["Support", "SupportRow", "support"]

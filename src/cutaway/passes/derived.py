@@ -8,9 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SOURCES: dict[str, tuple[str, ...]] = {"input_size": (), "next_token_probs": ("logits",)}
-"""What a pass must reach for each derived value; the call's inputs are known without it."""
-
 
 def input_size(input_ids: Tensor) -> torch.Size:
     """`[batch, seq]` of the call."""

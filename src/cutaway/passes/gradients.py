@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import GradientError
-from cutaway.model.subject import Subject
+from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
 from cutaway.vocabulary import ValuePath
 

@@ -7,7 +7,7 @@ left, since its text is the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import TracebackType
@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.edits.function_edit import FunctionEdit
+from cutaway.edits.positions import counted, prompt_mask, real_so_far
 from cutaway.errors import NoTraceError, OrderError
-from cutaway.model.address import Address
-from cutaway.model.gradients import is_own
-from cutaway.model.positions import counted, prompt_mask, real_so_far
-from cutaway.model.subject import Subject
-from cutaway.model.trace import Trace
+from cutaway.passes.gradients import is_own
+from cutaway.passes.trace import Trace
 from cutaway.sites.slots import Call
+from cutaway.subject.address import Address
+from cutaway.subject.subject import Subject
 from cutaway.tracing import Event, ForwardPass
 from cutaway.vocabulary import ValuePath
 
@@ -61,9 +62,10 @@ class Generation(Trace):
         arguments: Mapping[str, Any],
         *,
         one_text: bool,
+        edits: Sequence[FunctionEdit] = (),
         grad: bool = False,
     ) -> None:
-        super().__init__(subject, inputs, grad=grad)
+        super().__init__(subject, inputs, edits=edits, grad=grad)
         self._prompt = inputs
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         self._prompt_mask: Tensor = mask if mask.ndim == 2 else torch.ones_like(ids)

@@ -11,18 +11,18 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from cutaway.model.printout.terminal_tree import STYLES
-from cutaway.model.printout.tree import ranges
+from cutaway.inspection.printout.terminal_tree import STYLES
+from cutaway.inspection.printout.tree import ranges
 from cutaway.vocabulary import HOSTS, Host
 
 if TYPE_CHECKING:
-    from cutaway.model.support import Support, SupportRow
+    from cutaway.inspection.rows import SupportRow, SupportRows
 
 
 class SupportTable:
     """A support for rich's consoles."""
 
-    def __init__(self, support: Support) -> None:
+    def __init__(self, support: SupportRows) -> None:
         self._support = support
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -62,14 +62,14 @@ def _numbered(notes: dict[str, int]) -> Table:
     return listed
 
 
-def _layouts(support: Support) -> Table:
+def _layouts(support: SupportRows) -> Table:
     legend = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for name, axes in dict.fromkeys((row.layout, layout_of(row)) for row in support.rows if row.axes):
         legend.add_row(Text(f"  {name}", style="dim"), Text(axes))
     return legend
 
 
-def support_text(support: Support, width: int | None = None) -> str:
+def support_text(support: SupportRows, width: int | None = None) -> str:
     """The table as plain text, as wide as the terminal within 80 and 120 columns, and 100 in a file."""
     if width is None:
         width = min(max(shutil.get_terminal_size((100, 24)).columns, 80), 120)
@@ -80,7 +80,7 @@ def support_text(support: Support, width: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in page.getvalue().rstrip().split("\n"))
 
 
-def by_host(support: Support) -> dict[Host, list[SupportRow]]:
+def by_host(support: SupportRows) -> dict[Host, list[SupportRow]]:
     """The rows under their hosts, in the order of the vocabulary."""
     return {host: [row for row in support.rows if row.host == host] for host in HOSTS}
 
@@ -90,13 +90,13 @@ def host_path(host: Host) -> str:
     return HOSTS[host].format(layer="*")
 
 
-def summary(support: Support) -> str:
+def summary(support: SupportRows) -> str:
     """How the model is loaded, and how many values it has."""
     there = sum(row.available for row in support.rows)
     return f"{support.load}; {there} of {len(support.rows)} values"
 
 
-def notes_of(support: Support) -> dict[str, int]:
+def notes_of(support: SupportRows) -> dict[str, int]:
     """What rows say beyond where they are read, each once and numbered: why one is missing, and on what condition."""
     rows = (row for rows in by_host(support).values() for row in rows)
     said = dict.fromkeys(note for row in rows if (note := note_of(row)))

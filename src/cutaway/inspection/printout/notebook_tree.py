@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from cutaway.model.printout.notebook_style import page, prose
-from cutaway.model.printout.tree import ModuleNode, Tree, ValueLine
+from cutaway.inspection.printout.notebook_style import page, prose
+from cutaway.inspection.printout.tree import ModuleNode, Tree, ValueLine
 
 
 def tree_html(tree: Tree) -> str:

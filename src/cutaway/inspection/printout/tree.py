@@ -14,8 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from cutaway.model.subject import Subject
-from cutaway.model.support import describe_load
+from cutaway.subject.subject import Subject
 from cutaway.vocabulary import Host, Value, ValuePath, values_of
 
 
@@ -133,7 +132,7 @@ class _Reader:
                 self.hosts[subject.host_path(host, layer)] = (host, layer)
                 for name in subject.family.modules.get(host, {}):
                     self.standard[subject.module_path(host, layer, name)] = name
-        load = f"{describe_load(subject)}, {count_parameters(subject.hf)} parameters"
+        load = f"{subject.describe_load()}, {count_parameters(subject.hf)} parameters"
         return Tree(subject.name, load, subject.sizes, self._node("", subject.hf))
 
     def _node(self, path: str, module: nn.Module, key: str = "", count: int = 1, differs: str = "") -> ModuleNode:

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from cutaway.model.address import Address
-from cutaway.model.survey import BATCH, SEQ, Survey
+from cutaway.subject.address import Address
+from cutaway.subject.survey import BATCH, SEQ, Survey
 
 
 def in_its_stead(survey: Survey, leave: Address, argument: Any, output: Any) -> Any:
