@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,7 @@ from cutaway.passes.reading import read
 from cutaway.passes.scan import Scan
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
+from cutaway.subject.arguments import forward_arguments, refuse_generate_arguments
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.opening import Options, Source, open_model
 from cutaway.subject.subject import NATIVE_NAMES, Subject
@@ -152,13 +153,14 @@ class StandardizedTransformer(ValueHost):
             attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
             grad: whether autograd records the pass: `loss.backward()` and `torch.autograd.grad` work in the block, and
                 every value read keeps its `.grad`, also where all parameters are frozen.
-            **forward: given to the model's `forward` as it is.
+            **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, …
 
         Raises:
-            InputError: the prompt is empty, mixes kinds, or its ids do not fit the model.
+            InputError: the prompt is empty, mixes kinds, or its ids do not fit the model; or an argument, or a key of a
+                mapping, is one that the model does not use.
             GradientError: `grad=True` under `torch.no_grad()`, or a gradient asked of a trace without it.
         """
-        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
+        inputs = self._forward(self.trace, prompt, attention_mask, forward)
         return Trace(self._subject, inputs, edits=self._edits, grad=grad)
 
     def generate(
@@ -180,10 +182,14 @@ class StandardizedTransformer(ValueHost):
             prompt: as in `trace`.
             attention_mask: as in `trace`.
             **arguments: given to `generate` as they are: `max_new_tokens`, `do_sample`, `num_beams`,
-                `stopping_criteria`, `logits_processor`, `streamer`, … An argument that it does not know raises there.
+                `stopping_criteria`, `logits_processor`, `streamer`, …
+
+        Raises:
+            InputError: as in `trace`, also for an argument that `generate` does not know.
         """
-        arguments = {**pad_token(self._subject, arguments), **arguments}
         inputs = self._inputs(prompt, attention_mask)  # `generate` is given the cached tokens too
+        refuse_generate_arguments(self._subject.hf, self.generate, prompt, inputs, arguments)
+        arguments = {**pad_token(self._subject, arguments), **arguments}
         one_text = isinstance(prompt, str)
         return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
 
@@ -198,8 +204,9 @@ class StandardizedTransformer(ValueHost):
 
         Nothing is computed and no weights are needed. What would fail for its shape fails at the body's own line. It
         is the model's twin that runs, so hooks on the model are not applied; the edits of an edited model are.
+        Arguments are those of `trace`.
         """
-        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
+        inputs = self._forward(self.scan, prompt, attention_mask, forward)
         return Scan(self._subject, inputs, edits=self._edits)
 
     def read(
@@ -218,15 +225,16 @@ class StandardizedTransformer(ValueHost):
             *names: paths, patterns with `*`, bare names of values, functions of a path, or lists of these, in any
                 order; without any, every value.
             attention_mask: as in `trace`.
-            **forward: given to the model's `forward` as it is.
+            **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, …
 
         Raises:
+            InputError: as in `trace`.
             UnknownValueError: a name picks nothing; near names are listed.
             UnavailableValueError: this model does not have the value; the message says why.
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
         paths = self._subject.select(selectors if names else ["*"])
-        inputs = {**self._inputs(prompt, attention_mask, forward), **forward}
+        inputs = self._forward(self.read, prompt, attention_mask, forward)
         self._subject.bring_weights()
         return read(self._subject, inputs, paths, self._edits)
 
@@ -352,6 +360,17 @@ class StandardizedTransformer(ValueHost):
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     # Names.
+
+    def _forward(
+        self,
+        call: Callable[..., Any],
+        prompt: Prompt,
+        attention_mask: Tensor | Sequence[Any] | None,
+        forward: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """What the model is called with."""
+        inputs = self._inputs(prompt, attention_mask, forward)
+        return forward_arguments(self._subject.hf, call, prompt, inputs, forward)
 
     def _inputs(
         self,

@@ -54,6 +54,8 @@ def prepare_inputs(
             raise InputError(f"a mapping must hold `input_ids`; it holds {', '.join(rest) or 'nothing'}.")
         prompt = rest.pop("input_ids")
         given = rest.pop("attention_mask", None)
+        if given is not None and attention_mask is not None:
+            raise InputError("`attention_mask` is given twice, in the prompt and beside it. Give it once.")
         attention_mask = given if attention_mask is None else attention_mask
     ids, padding = _rows(prompt, tokenizer, config)
     _check_ids(ids, limits, past)
