@@ -22,7 +22,7 @@ from cutaway.edits.positions import (
     token_axis,
 )
 from cutaway.errors import CutawayError
-from cutaway.sites.slots import Call
+from cutaway.sites.slots import Call, map_tensors
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Attachment, attach
 from cutaway.tracing.attach import Answers
@@ -87,8 +87,7 @@ class Application:
             old = address.slot.read(passing, self._sizes)
             if old is None:
                 return None
-            # What enters attention may be the cache's own tensor: edited in place, the edit would add up step by step.
-            given = old.clone() if edit.positions is not None or address.moment == "arguments" else old
+            given = map_tensors(torch.clone, old) if _must_be_copied(edit) else old
             returned = function(given)
             new = given if returned is None else returned
             if new is old:
@@ -106,6 +105,18 @@ class Application:
         axis = token_axis(edit.address.value)
         assert axis is not None
         return put_at(old, new, axis, selected(edit.positions, tokens.where, tokens.prompts))
+
+
+def _must_be_copied(edit: FunctionEdit) -> bool:
+    """Whether a function that writes in place would write into what is not this value's alone.
+
+    Autograd may keep what passes for the way back. What enters attention may be the cache's own tensor: the edit would
+    add up step by step. A module's argument may be that of others too, as the normed stream is of three projections.
+    """
+    address = edit.address
+    return (
+        edit.positions is not None or address.moment == "arguments" or address.value is None or torch.is_grad_enabled()
+    )
 
 
 def _own_tokens(call: Call) -> int:

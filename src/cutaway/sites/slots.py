@@ -8,7 +8,7 @@ head_dim)` say, without copying, so that an edit in place reaches what flows on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,3 +99,28 @@ class FirstArgument:
             return Call((new, *passing.args[1:]), passing.kwargs)
         first = next(iter(passing.kwargs))
         return Call((), {**passing.kwargs, first: new})
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], passing: Any) -> Any:
+    """What passes, with `function(tensor)` in the place of each tensor in it; containers keep their types.
+
+    Containers are made anew, but for a model's output, which is of one call alone. What is none of them, a cache say,
+    is left as it is.
+    """
+    from torch import Tensor
+
+    def mapped(thing: Any) -> Any:
+        kind = type(thing)
+        if issubclass(kind, Tensor):
+            return function(thing)
+        if kind is dict:
+            return {key: mapped(item) for key, item in thing.items()}
+        if issubclass(kind, dict):
+            for key, item in tuple(thing.items()):
+                thing[key] = mapped(item)
+        elif issubclass(kind, (tuple, list)):
+            items = [mapped(item) for item in thing]
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        return thing
+
+    return mapped(passing)
