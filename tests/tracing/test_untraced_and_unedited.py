@@ -46,12 +46,25 @@ def test_under_eager_reading_everything_leaves_the_logits_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_under_sdpa_reading_every_pattern_leaves_the_logits_to_rounding(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("name", ["P", "P-gqa"])
+def test_under_sdpa_reading_every_pattern_leaves_the_logits_bit_for_bit(name: str, dtype: torch.dtype) -> None:
+    model = tiny.shared(name, "sdpa", dtype)
     for inputs in (tiny.IDS, tiny.LEFT_PADDED, RIGHT_PADDED):
-        expected = tiny.logits_of(tiny.plain("P", "sdpa", dtype), inputs).float()
-        found = tiny.shared("P", "sdpa", dtype).read(inputs, "attention_probabilities", "logits")
-        largest = expected.abs().max()
-        assert (found["logits"].float() - expected).abs().max() <= 16 * torch.finfo(dtype).eps * largest
+        expected = tiny.logits_of(tiny.plain(name, "sdpa", dtype), inputs)
+        assert torch.equal(model.read(inputs)["logits"], expected)
+        with model.trace(inputs):
+            scores = model.layers[1].self_attn.attention_scores
+            pattern = model.layers[1].self_attn.attention_probabilities
+            assert torch.equal(model.logits, expected)
+        assert pattern.shape == scores.shape
+        with torch.inference_mode(), model.trace(inputs):
+            model.layers[1].self_attn.attention_probabilities
+            assert torch.equal(model.logits, expected)
+        with model.trace(inputs, grad=True):
+            pattern = model.layers[1].self_attn.attention_probabilities
+            assert torch.equal(model.logits, expected)
+            model.logits.float().square().sum().backward()
+        assert pattern.grad.abs().max() > 0
 
 
 def test_wrapping_and_tracing_leave_every_parameter_as_it_was() -> None:
@@ -67,27 +80,42 @@ def test_wrapping_and_tracing_leave_every_parameter_as_it_was() -> None:
 
 
 class CountKernel(TorchFunctionMode):
-    """Counts calls of the real fused kernel."""
+    """Counts calls of the real fused kernel, and of the softmax that eager attention takes."""
 
     calls = 0
+    softmaxes = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         self.calls += func is torch.nn.functional.scaled_dot_product_attention
+        self.softmaxes += func is torch.nn.functional.softmax
         return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("watched", [[], [1], [0, 2], [0, 1, 2]])
-def test_only_the_layers_whose_pattern_is_asked_leave_the_kernel(watched: list[int]) -> None:
+def test_only_the_layers_whose_pattern_is_asked_run_eager_attention_beside_the_kernel(watched: list[int]) -> None:
     model = tiny.shared()
     model.read(tiny.IDS, "logits")
     with CountKernel() as mode:
         model.read(tiny.IDS, *(f"layers.{i}.self_attn.attention_scores" for i in watched), "logits")
-    assert mode.calls == tiny.LAYERS - len(watched)
+    assert (mode.calls, mode.softmaxes) == (tiny.LAYERS, len(watched))
     with CountKernel() as mode, model.trace(tiny.IDS):
         for i in watched:
             model.layers[i].self_attn.attention_probabilities
         model.logits
-    assert mode.calls == tiny.LAYERS - len(watched)
+    assert (mode.calls, mode.softmaxes) == (tiny.LAYERS, len(watched))
+
+
+@pytest.mark.parametrize("value", ["attention_scores", "attention_probabilities"])
+@pytest.mark.parametrize("inference", [False, True])
+def test_only_the_layers_whose_pattern_is_edited_leave_the_kernel(value: str, inference: bool) -> None:
+    model = tiny.shared()
+    model.read(tiny.IDS, "logits")
+    with torch.inference_mode(inference), CountKernel() as mode, model.trace(tiny.IDS):
+        getattr(model.layers[0].self_attn, value)
+        getattr(model.layers[1].self_attn, value)[:, 1] += 1
+        setattr(model.layers[2].self_attn, value, getattr(model.layers[2].self_attn, value) + 1)
+        model.logits
+    assert mode.calls == 1
 
 
 def test_other_values_inside_the_attention_leave_the_kernel_in_place() -> None:

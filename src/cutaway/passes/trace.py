@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.function_hooks import Application
-from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
+from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
 from cutaway.passes.gradients import (
     explain_missing_graph,
     is_own,
@@ -168,9 +168,12 @@ class Trace:
         """Passes over a module, at its entrance: `output`, or its first argument, is returned in its stead.
 
         Raises:
+            ReadOnlyError: it is the model itself.
             LateEditError: the pass is already past the entrance.
             ShapeError, DtypeError, DeviceError: `output` is not like what the module would have returned.
         """
+        if not entrance.module_path:
+            raise ReadOnlyError("the model itself cannot be passed over. Skip its layers, or set its `logits`.")
         self._stop_at(entrance, LateEditError)
         output = in_its_stead(self._subject.survey, leave, self.ask(entrance), output)
         self._running().skip(entrance.module, output)
@@ -222,7 +225,13 @@ class Trace:
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
         before = self._here
-        stop = running.run_to(address.module, address.moment, address.within, until=self._limit())
+        stop = running.run_to(
+            address.module,
+            address.moment,
+            address.within,
+            until=self._limit(),
+            skippable=address.moment == "enter" and address.module is not self._subject.hf,
+        )
         if stop is None or stop.event != (address.module, address.moment):
             self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before
             raise OrderError(

@@ -92,6 +92,7 @@ class ForwardPass:
         moment: Moment | OperationMoment,
         within: Iterable[nn.Module] = (),
         until: Event | None = None,
+        skippable: bool = False,
     ) -> Stop | None:
         """Runs the pass on to a moment of a module and leaves it waiting there; None if it ended before.
 
@@ -99,6 +100,7 @@ class ForwardPass:
             module, moment: where to stop.
             within: the modules that hold it. Their outputs can be asked for while the pass waits inside them.
             until: where to stop at the latest; the stop tells which of the two it was.
+            skippable: whether `skip` may be said there, at a module's entrance.
         """
         events: list[Event] = [(module, moment)]
         if until is not None and until != (module, moment):
@@ -106,7 +108,7 @@ class ForwardPass:
         self._keep_open(within)
         if moment != "exit":
             self._keep_open((module,))
-        if moment == "enter" and module not in self._doors:
+        if skippable and module not in self._doors:
             self._doors[module] = Door(module, self.answers)
             self._attachments.append(self._doors[module])
         attachments = [self.attach(*event, partial(self._wait, event)) for event in events]

@@ -6,10 +6,12 @@ module, of several passes, and each is taken off on its own; with the last one t
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import Any, Protocol
 
 from torch import nn
@@ -27,20 +29,41 @@ class Overlay(Protocol):
 
 
 class _Covered:
-    """What stands in the place of a module's `forward`, or of another attribute that holds it."""
+    """A module's `forward`, or another attribute that holds it, with what lies on it."""
 
     def __init__(self, module: nn.Module, attribute: str) -> None:
         self.own = module.__dict__.get(attribute)
         self.original: Callable[..., Any] = getattr(module, attribute)
         self.overlays: list[Overlay] = []
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """What runs in the place of `forward`."""
         # Put together at the call: torch looks `forward` up before the hooks at the entrance, and a pass that waits in
         # one of these may have something laid here.
         forward = self.original
         for overlay in sorted(self.overlays, key=lambda overlay: overlay.outermost):
             forward = partial(overlay.call, forward)
         return forward(*args, **kwargs)
+
+    def stand_in(self) -> Callable[..., Any]:
+        """What stands in the place of `forward`: to all who inspect it, and transformers' `generate` does, the same.
+
+        A method has a method stand in for it, with its name, docstring, signature and module.
+        """
+        call, function = self.call, getattr(self.original, "__func__", self.original)
+        if not isinstance(self.original, MethodType):
+
+            @functools.wraps(function)
+            def forward(*args: Any, **kwargs: Any) -> Any:
+                return call(*args, **kwargs)
+
+            return forward
+
+        @functools.wraps(function)
+        def method(_self: Any, *args: Any, **kwargs: Any) -> Any:
+            return call(*args, **kwargs)
+
+        return MethodType(method, self.original.__self__)
 
 
 _covered: weakref.WeakKeyDictionary[nn.Module, dict[str, _Covered]] = weakref.WeakKeyDictionary()
@@ -55,7 +78,7 @@ def lay(module: nn.Module, overlay: Overlay) -> None:
         covers = _covered.setdefault(module, {})
         if attribute not in covers:
             covers[attribute] = _Covered(module, attribute)
-            setattr(module, attribute, covers[attribute])
+            setattr(module, attribute, covers[attribute].stand_in())
         covers[attribute].overlays.append(overlay)
 
 
