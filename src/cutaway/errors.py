@@ -16,6 +16,16 @@ class UnknownValueError(CutawayError, AttributeError):
     """No value, module or path has this name; the message lists near names."""
 
 
+class UnknownLayerError(UnknownValueError, IndexError):
+    """There is no layer with this number."""
+
+
+class NotReadError(UnknownValueError, KeyError):
+    """A reading does not hold a value of this name."""
+
+    __str__ = Exception.__str__  # a KeyError would quote its message
+
+
 class UnavailableValueError(CutawayError, AttributeError):
     """The value is a word of the vocabulary, and this model under this load does not have it; the message says why."""
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cutaway.errors import UnknownValueError, did_you_mean
+from cutaway.errors import UnknownValueError
+from cutaway.vocabulary.elsewhere import near
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class SupportRows:
         for row in self.rows:
             if row.value == value:
                 return row
-        near = did_you_mean(value, [row.value for row in self.rows])
-        raise UnknownValueError(f"the vocabulary has no value called `{value}`.{near}")
+        hint = near(value, [row.value for row in self.rows])
+        raise UnknownValueError(f"the vocabulary has no value called `{value}`.{hint}")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, fit for JSON."""

@@ -14,11 +14,12 @@ from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import ReadOnlyError, UnknownValueError
+from cutaway.errors import UnknownValueError
 from cutaway.passes.derived import derive
 from cutaway.passes.source import Act, SourceHost, trace_for
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
+from cutaway.subject.names import refuse_derived
 from cutaway.subject.subject import NATIVE_NAMES, Subject
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, ValuePath
 
@@ -219,11 +220,6 @@ class LayersHost(ModuleHost):
 
     def __iter__(self) -> Iterator[ValueHost]:
         return (self[layer] for layer in range(len(self)))
-
-
-def refuse_derived(path: ValuePath) -> None:
-    """Raises a `ReadOnlyError`: a derived value cannot be edited."""
-    raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from other values.")
 
 
 def _join(path: str, name: str) -> str:

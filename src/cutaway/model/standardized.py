@@ -15,20 +15,21 @@ from transformers import PretrainedConfig, PreTrainedModel
 from cutaway.edits.function_edit import FunctionEdit, ValueFunction
 from cutaway.edits.function_hooks import FunctionHooks, adds
 from cutaway.edits.positions import NewToken, Positions
-from cutaway.errors import InputError, ShapeError, UnknownValueError, did_you_mean
+from cutaway.errors import InputError, ShapeError
 from cutaway.inspection import printout
 from cutaway.inspection.checks import CheckReport, check
 from cutaway.inspection.support import Support, support
-from cutaway.model.hosts import ValueHost, refuse_derived
+from cutaway.model.hosts import ValueHost
 from cutaway.passes.generation import Generation, pad_token
 from cutaway.passes.reading import read
 from cutaway.passes.scan import Scan
 from cutaway.passes.trace import Trace
-from cutaway.subject.address import Address
+from cutaway.passes.values import Values, apart
 from cutaway.subject.arguments import forward_arguments, refuse_generate_arguments
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
+from cutaway.subject.names import addresses, pick
 from cutaway.subject.opening import Options, Source, open_model
-from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.subject import Subject
 from cutaway.vocabulary.paths import Selector
 
 
@@ -215,17 +216,24 @@ class StandardizedTransformer(ValueHost):
         *names: Selector | Sequence[Selector],
         attention_mask: Tensor | Sequence[Any] | None = None,
         **forward: Any,
-    ) -> dict[str, Any]:
+    ) -> Values:
         """Many values of one pass, by path, in the order of the pass.
 
-        >>> model.read("def add(a, b):", "layers.*.layer_output", "logits")
+        >>> model.read("def add(a, b):", "layers.*.layer_output", "layers.-1.mlp.fc1.output", "logits")
 
         Args:
             prompt: as in `trace`.
-            *names: paths, patterns with `*`, bare names of values, functions of a path, or lists of these, in any
-                order; without any, every value.
+            *names: in any order, or in lists; without any, every value. A name is a value's bare name, its path, or a
+                pattern with `*`; the `input`, `inputs` or `output` of any module, `layers.0.mlp.fc1.output`, or of a
+                call in its forward, `layers.1.self_attn.source.self_q_proj_0.output`; or a function of a value's path.
+                Modules answer to standard and to the family's own names; layers may be counted from the end and come
+                in slices, `layers.-1`, `layers.1:3`, also written as `layers[-1]`.
             attention_mask: as in `trace`.
             **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, …
+
+        Returns:
+            A mapping from path to value that answers to the names asked for too, and that
+            `safetensors.torch.save_file` takes; `.tensors()` gives what is no tensor, as `input_size`, as one.
 
         Raises:
             InputError: as in `trace`.
@@ -233,13 +241,14 @@ class StandardizedTransformer(ValueHost):
             UnavailableValueError: this model does not have the value; the message says why.
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
-        paths = self._subject.select(selectors if names else ["*"])
+        picked = pick(self._subject, selectors if names else ["*"])
         inputs = self._forward(self.read, prompt, attention_mask, forward)
         self._subject.bring_weights()
-        return read(self._subject, inputs, paths, self._edits)
+        found = read(self._subject, inputs, picked.names, self._edits)
+        return Values(apart(found), picked.asked, self.sizes["num_layers"])
 
     def hooks(
-        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> FunctionHooks:
         """A with-block for whose length functions are applied to values, inside traces and generations too.
 
@@ -247,8 +256,8 @@ class StandardizedTransformer(ValueHost):
         ...     model.read("def add(a, b):", "next_token_probs")
 
         Args:
-            functions: by path, pattern or bare name, a function that is given the value, and edits it in place or
-                returns what is to stand in its place; None leaves it. `layers.0.mlp.fc1.output` and the like serve too.
+            functions: by name, as in `read`, a function that is given the value, and edits it in place or returns what
+                is to stand in its place; None leaves it.
             positions: the tokens at which the functions count, by their place in the whole sequence, which is the same
                 with and without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative
                 number counts from the end of the row's prompt. By default all. The function is given the whole value
@@ -264,13 +273,13 @@ class StandardizedTransformer(ValueHost):
         return FunctionHooks(self._subject, self._function_edits(functions, positions, step))
 
     def editing(
-        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> FunctionHooks:
         """As `hooks`, for edits that stay over many traces and generations: it is no fault if one is never called."""
         return FunctionHooks(self._subject, self._function_edits(functions, positions, step), must_be_called=False)
 
     def edited(
-        self, functions: Mapping[str, ValueFunction], *, positions: Positions = None, step: int | None = None
+        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> StandardizedTransformer:
         """A second model with the same weights, whose every trace, generation and reading has these edits made in it.
 
@@ -387,7 +396,7 @@ class StandardizedTransformer(ValueHost):
         )
 
     def _function_edits(
-        self, functions: Mapping[str, ValueFunction], positions: Positions, step: int | None
+        self, functions: Mapping[Selector, ValueFunction], positions: Positions, step: int | None
     ) -> list[FunctionEdit]:
         self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
         if step is not None:
@@ -399,26 +408,5 @@ class StandardizedTransformer(ValueHost):
         return [
             FunctionEdit(address, function, positions)
             for name, function in functions.items()
-            for address in self._addresses(name)
+            for address in addresses(self._subject, name)
         ]
-
-    def _addresses(self, name: str) -> list[Address]:
-        """The addresses a name picks, for editing: values of the vocabulary, or a module's own input and output."""
-        head, _, last = name.rpartition(".")
-        if last in NATIVE_NAMES:
-            return [self._module_at(head)._native(last)]
-        paths = self._subject.select([name])
-        for path in paths:
-            if path.value.derived:
-                refuse_derived(path)
-        return [self._subject.address(path) for path in paths]
-
-    def _module_at(self, path: str) -> Any:
-        host: Any = self
-        for part in filter(None, path.split(".")):
-            try:
-                host = host[int(part)] if part.lstrip("-").isdigit() else host._attribute(part)
-            except (AttributeError, IndexError, TypeError):
-                near = did_you_mean(path, self._subject.modules)
-                raise UnknownValueError(f"there is no module `{path}`.{near}") from None
-        return host

@@ -11,27 +11,36 @@ from cutaway.edits.function_hooks import Application
 from cutaway.errors import UnavailableValueError
 from cutaway.passes.derived import derive
 from cutaway.passes.saving import carry_save
+from cutaway.sites import Moment, OperationMoment
 from cutaway.subject.address import Address
+from cutaway.subject.names import Name, address_of
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
 from cutaway.vocabulary import ValuePath
 
 
 def read(
-    subject: Subject, inputs: Mapping[str, Any], paths: Sequence[ValuePath], edits: Sequence[FunctionEdit] = ()
+    subject: Subject, inputs: Mapping[str, Any], names: Sequence[Name], edits: Sequence[FunctionEdit] = ()
 ) -> dict[str, Any]:
-    """The values at these paths, by path, in the order of a pass, which is left after the last of them."""
-    wanted = [subject.address(path) for path in paths if not path.value.derived]
-    sources = {source for path in paths for source in path.value.derived_from or ()}
+    """What these names stand for, by path, in the order of a pass, which is left after the last of them."""
+    derived = [name for name in names if isinstance(name, ValuePath) and name.value.derived]
+    wanted = [address_of(subject, name) for name in names if name not in derived]
+    sources = {source for path in derived for source in path.value.derived_from or ()}
     needed = {address.path: address for address in wanted}
     needed.update({source: subject.address(ValuePath(source, None)) for source in sources})
     found: dict[str, Any] = {}
     if needed:
         _run(subject, inputs, list(needed.values()), edits, found)
-    return {
-        str(path): derive(path.name, inputs, found.__getitem__) if path.value.derived else found[str(path)]
-        for path in paths
+    values = {
+        str(path): derive(path.name, inputs, found.__getitem__) for path in derived if not path.value.derived_from
     }
+    for reached, value in found.items():
+        if reached not in sources or any(address.path == reached for address in wanted):
+            values[reached] = value
+        for path in derived:
+            if reached in (path.value.derived_from or ()):
+                values[str(path)] = derive(path.name, inputs, found.__getitem__)
+    return values
 
 
 def _run(
@@ -41,18 +50,19 @@ def _run(
     edits: Sequence[FunctionEdit],
     found: dict[str, Any],
 ) -> None:
-    order = subject.survey.order
-    last = max(addresses, key=lambda address: order[address.module_path, address.moment])
+    """Runs the pass up to the last of the addresses; what it comes by is found in that order."""
+    last = max(reversed(addresses), key=lambda address: subject.survey.order[_end(address)])
     running = ForwardPass(partial(subject.hf, **inputs), grad=False)
     applied = Application(subject, edits, running.answers) if edits else None
     try:
         for address in addresses:
-            if address is not last:
+            if address is not last or isinstance(last.moment, OperationMoment):
                 running.attach(address.module, address.moment, _keep(address, subject, found))
-        stop = running.run_to(last.module, last.moment)
-        if stop is not None:
+        moment = _end(last)[1]
+        stop = running.run_to(last.module, moment)
+        if stop is not None and moment == last.moment:
             _keep(last, subject, found)(stop.passing)
-        if last.module is subject.hf and last.moment == "exit":
+        if last.module is subject.hf and moment == "exit":
             running.run_to_end()  # nothing is left but to return
         for address in addresses:
             if address.path not in found:
@@ -64,6 +74,11 @@ def _run(
         running.close()
         if applied is not None:
             applied.remove()
+
+
+def _end(address: Address) -> tuple[str, Moment]:
+    """When an address is passed for certain: of a call inside a forward it is known when the forward has ended."""
+    return address.module_path, "exit" if isinstance(address.moment, OperationMoment) else address.moment
 
 
 def _keep(address: Address, subject: Subject, found: dict[str, Any]) -> Callable[[Any], None]:

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-import torch
-from torch import nn
-
-from cutaway.errors import NoTraceError, OrderError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.errors import NoTraceError, UnknownValueError
 from cutaway.passes.trace import Trace, active_trace
-from cutaway.sites import OperationMoment
+from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.subject.survey import BATCH, SEQ, meta_inputs
-from cutaway.tracing import attach, meta_twin
-from cutaway.tracing.source import FunctionSource, Operation, innermost, source_of
+from cutaway.tracing.source import FunctionSource, Operation
+from cutaway.vocabulary.elsewhere import near
 
 
 class SourceHost:
@@ -45,14 +41,7 @@ class SourceHost:
         return self._find()
 
     def _find(self) -> FunctionSource:
-        forward = type(self._subject.modules[self._module_path]).forward
-        function = _called(self._subject, self._module_path, self._chain) if self._chain else forward
-        if isinstance(function, nn.Module):
-            raise UnavailableValueError(
-                f"`{self._path}`: what is called is a module, {type(function).__name__}. Ask that module for its "
-                "`.source`."
-            )
-        return source_of(innermost(function))
+        return calls_in(self._subject, self._module_path, self._path, self._chain)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -71,7 +60,7 @@ class SourceHost:
     def __getitem__(self, name: str) -> OperationHost:
         names = [operation.name for operation in self.operations]
         if name not in names:
-            hint = did_you_mean(name, names) or f" There are: {', '.join(names)}."
+            hint = near(name, names) or f" There are: {', '.join(names)}."
             raise UnknownValueError(f"`{self._path}` has no call named `{name}`.{hint}")
         return OperationHost(self._subject, self._module_path, f"{self._path}.{name}", (*self._chain, name))
 
@@ -117,7 +106,8 @@ class OperationHost:
 
     def _must_be_native(self, name: str) -> None:
         if name not in NATIVE_NAMES:
-            raise UnknownValueError(f"`{self._path}` has {', '.join(NATIVE_NAMES)} and source, and no `{name}`.")
+            hint = near(name, [*NATIVE_NAMES, "source"])
+            raise UnknownValueError(f"`{self._path}` has {', '.join(NATIVE_NAMES)} and source, and no `{name}`.{hint}")
 
 
 Act = Literal["ask for", "edit", "skip"]
@@ -142,23 +132,3 @@ def trace_for(subject: Subject, path: str, act: Act = "ask for") -> Trace:
     if trace is None:
         raise NoTraceError(_WITHOUT_A_TRACE[act].format(path=path))
     return trace
-
-
-def _called(subject: Subject, module_path: str, chain: tuple[str, ...]) -> Any:
-    """The function that a call calls, found by running the model's twin on the meta device."""
-    twin = meta_twin(subject.hf)
-    found: list[Any] = []
-
-    def note(function: Any) -> None:
-        found.append(function)
-
-    module = twin.get_submodule(module_path)
-    attachment = attach(module, OperationMoment(chain, "function"), note, lambda: True)
-    try:
-        with torch.no_grad():
-            twin(**meta_inputs(BATCH, SEQ))
-    finally:
-        attachment.remove()
-    if not found:
-        raise OrderError(f"a pass of this model does not come by `{'.'.join(chain)}` in {module_path}.")
-    return found[0]

@@ -7,7 +7,7 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError, did_you_mean
+from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
 from cutaway.families import Family, family_of
 from cutaway.sites import Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
@@ -24,8 +24,8 @@ from cutaway.subject.inputs import Limits
 from cutaway.subject.survey import Survey, survey
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths, select_paths
-from cutaway.vocabulary.paths import Selector
+from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+from cutaway.vocabulary.elsewhere import near
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
     "input": ("enter", FirstArgument()),
@@ -55,7 +55,6 @@ class Subject:
         self.sizes = self.family.native_sizes(hf.config)
         self._load_weights = load_weights
         self._addresses: dict[ValuePath | str, Address] = {}
-        self._selections: dict[tuple[str, ...], list[ValuePath]] = {}
         self._can_run = False
 
     def twin(self) -> Subject:
@@ -249,24 +248,6 @@ class Subject:
         paths = [path for path in all_paths(self.sizes["num_layers"], names) if self.is_available(path)]
         return sorted(paths, key=self.rank)
 
-    def select(self, selectors: Sequence[Selector]) -> list[ValuePath]:
-        """The paths that selectors pick of those that this model has, in the order of its pass.
-
-        Raises:
-            UnknownValueError: a selector picks nothing.
-            UnavailableValueError: it names a value that this model does not have.
-        """
-        for selector in selectors:
-            name = selector.rpartition(".")[2] if isinstance(selector, str) else ""
-            if name in VALUES and not self.has_site(name):
-                raise UnavailableValueError(f"{selector} does not exist here. {self.why_unavailable(name)}")
-        names = tuple(selector for selector in selectors if isinstance(selector, str))
-        if len(names) < len(selectors):
-            return select_paths(list(selectors), self.value_paths)
-        if names not in self._selections:
-            self._selections[names] = select_paths(names, self.value_paths)
-        return self._selections[names]
-
     def rank(self, path: ValuePath) -> int:
         """Where in the pass a value comes; a derived one at the last of what it is derived from."""
         if path.value.derived:
@@ -290,7 +271,7 @@ class Subject:
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
         children = [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
         reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
-        hint = did_you_mean(name, [*children, *reach], shown=reach)
+        hint = near(name, [*children, *reach], shown=reach)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
 
 

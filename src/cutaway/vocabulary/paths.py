@@ -7,10 +7,12 @@ a bare name of the vocabulary, `mlp_output`, picks it wherever it hangs.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from cutaway.errors import UnknownValueError, did_you_mean
+from cutaway.errors import UnknownValueError
+from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.values import HOSTS, VALUES, Value
 
 Selector = str | Callable[[str], bool]
@@ -47,51 +49,97 @@ def all_paths(num_layers: int, names: Iterable[str] = VALUES) -> list[ValuePath]
 def select_paths(selectors: Selector | Sequence[Selector], available: Sequence[ValuePath]) -> list[ValuePath]:
     """The available paths that the selectors pick, in the order of `available`, each once.
 
-    A layer may be counted from the end (`layers.-1.layer_output`).
+    Layers may be counted from the end (`layers.-1.layer_output`) and be taken in slices (`layers.1:3.layer_output`),
+    and a path may be written as an expression is, `layers[-1].layer_output`.
 
     Raises:
         UnknownValueError: a selector picks nothing; the message lists near names.
     """
     if isinstance(selectors, str) or callable(selectors):
         selectors = [selectors]
+    num_layers = 1 + max((path.layer for path in available if path.layer is not None), default=-1)
     picked: set[ValuePath] = set()
     for selector in selectors:
-        matches = [path for path in available if _picks(selector, path, available)]
+        matches = matching(selector, available, num_layers)
         if not matches:
-            raise UnknownValueError(_nothing_matches(selector, available))
+            raise UnknownValueError(_nothing_matches(selector, available, num_layers))
         picked.update(matches)
     return [path for path in available if path in picked]
 
 
-def _picks(selector: Selector, path: ValuePath, available: Sequence[ValuePath]) -> bool:
+def matching(selector: Selector, available: Sequence[ValuePath], num_layers: int) -> list[ValuePath]:
+    """The available paths that one selector picks; none is no error."""
     if not isinstance(selector, str):
-        return bool(selector(str(path)))
-    if selector == path.name:
-        return True
-    return fnmatch.fnmatchcase(str(path), _count_from_end(selector, available))
+        return [path for path in available if selector(str(path))]
+    patterns = spelled_out(selector, num_layers)
+    return [
+        path
+        for path in available
+        if selector == path.name or any(fnmatch.fnmatchcase(str(path), pattern) for pattern in patterns)
+    ]
 
 
-def _count_from_end(selector: str, available: Sequence[ValuePath]) -> str:
+_INDEX = re.compile(r"(?<=\w)\[\s*(-?\d*\s*(?::\s*-?\d*\s*){0,2})\]")
+"""An index or a slice, as in an expression; `[0-2]` behind a dot is a class of characters."""
+
+_RANGE = re.compile(r"-?\d*:-?\d*(?::-?\d*)?")
+
+
+def spelled_out(selector: str, num_layers: int) -> list[str]:
+    """The paths or patterns that a selector stands for, with layers counted from the front: one for each of a slice."""
+    selector = _INDEX.sub(lambda found: f".{found[1].replace(' ', '')}", selector)
     head, _, rest = selector.partition(".")
-    number, _, tail = rest.partition(".")
-    if head != "layers" or not number.startswith("-") or not number[1:].isdigit():
-        return selector
-    num_layers = 1 + max((path.layer for path in available if path.layer is not None), default=-1)
-    return f"layers.{num_layers + int(number)}.{tail}"
+    part, dot, tail = rest.partition(".")
+    if head != "layers":
+        return [selector]
+    if re.fullmatch(r"-\d+", part):
+        return [f"layers.{num_layers + int(part)}{dot}{tail}"]
+    if _RANGE.fullmatch(part):
+        bounds = (int(bound) if bound else None for bound in part.split(":"))
+        return [f"layers.{layer}{dot}{tail}" for layer in range(num_layers)[slice(*bounds)]]
+    return [selector]
 
 
-def _nothing_matches(selector: Selector, available: Sequence[ValuePath]) -> str:
+def picks_one(selector: str) -> bool:
+    """Whether a selector is written as one path, so that it can stand for no more than one thing."""
+    several = any(sign in selector for sign in "*?:") or ("." not in selector and _hangs_on_layers(selector))
+    return not several and ".[" not in selector
+
+
+def _hangs_on_layers(name: str) -> bool:
+    return name in VALUES and VALUES[name].host != "model"
+
+
+def _nothing_matches(selector: Selector, available: Sequence[ValuePath], num_layers: int) -> str:
     if not isinstance(selector, str):
         return "the function given picks none of this model's values; it is called with paths such as " + (
             f"'{available[-1]}'" if available else "'logits'"
         )
-    head, _, last = selector.rpartition(".")
-    elsewhere = [path for path in available if path.name == last and str(path.layer) in head.split(".")]
-    if elsewhere:
-        return f"nothing is called '{selector}'. Did you mean '{elsewhere[0]}'?"
+    return f"nothing is called '{selector}'.{near_paths(selector, available, num_layers)}"
+
+
+def near_paths(selector: str, available: Sequence[ValuePath], num_layers: int) -> str:
+    """A sentence that offers what is near to a selector that picks nothing, with a space before it."""
+    spelled = (spelled_out(selector, num_layers) or [selector])[0]
+    head, _, last = spelled.rpartition(".")
+    layers = head.split(".")
+    if last in VALUES:
+        same = [path for path in available if path.name == last]
+        beside = [path for path in same if path.layer is None or str(path.layer) in layers]
+        if beside:
+            return f" Did you mean '{beside[0]}'?"
+        if same and not any(layer.isdigit() for layer in layers):
+            return f" Did you mean '{_pattern(same[0])}'?"
+    outside = next((part for part in layers[1:2] if layers[0] == "layers" and part.lstrip("-").isdigit()), None)
+    if outside is not None and not 0 <= int(outside) < num_layers:
+        there = f" There are {num_layers} layers, 0 to {num_layers - 1}."
+        spelled = ".".join(("layers", str(num_layers - 1), *layers[2:], last))
+        if any(str(path) == spelled for path in available):
+            return f"{there} Did you mean '{spelled}'?"
+        return there + near(spelled, [str(path) for path in available])
     names = sorted({path.name for path in available})
     paths = [_pattern(path) if "*" in selector else str(path) for path in available]
-    return f"nothing is called '{selector}'.{did_you_mean(selector, [*names, *paths])}"
+    return near(selector, [*names, *paths])
 
 
 def _pattern(path: ValuePath) -> str:
