@@ -19,13 +19,22 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownValueError
+from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownLayerError, UnknownValueError
 from cutaway.subject.address import Address
 from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
 from cutaway.vocabulary import HOSTS, VALUES, Host, ValuePath
 from cutaway.vocabulary.elsewhere import near
-from cutaway.vocabulary.paths import Selector, matching, near_paths, picks_one, select_paths, spelled_out
+from cutaway.vocabulary.paths import (
+    Selector,
+    layers_there,
+    matching,
+    near_paths,
+    outside,
+    picks_one,
+    select_paths,
+    spelled_out,
+)
 
 
 @dataclass(frozen=True)
@@ -293,21 +302,19 @@ def _unknown(subject: Subject, selector: str) -> Exception:
     layers = subject.sizes["num_layers"]
     spellings = spelled_out(_in_standard_names(subject, selector), layers)
     if not spellings:
-        return UnknownValueError(f"'{selector}' picks no layer: there are {layers}, 0 to {layers - 1}.")
+        return UnknownLayerError(f"'{selector}' picks no layer.{layers_there(layers)}")
     spelling = spellings[0]
     head, _, last = spelling.rpartition(".")
     if last in VALUES:
         return _unknown_value(subject, selector, spelling, last)
     if last in NATIVE_NAMES:
-        return _unknown_module(subject, selector, f".{head}.".partition(".source.")[0].strip("."), spelling)
+        return _unknown_module(subject, selector, spelling)
     exact = modules_at(subject, spelling)
     if exact:
         return UnknownValueError(_is_a_module(subject, selector, exact))
-    holders = modules_at(subject, head)
-    if holders:
-        module = subject.modules[next(iter(holders))]
-        if isinstance(getattr(module, last, None), Tensor):
-            path = re.sub(r"\.(\d+)", r"[\1]", f"model.{next(iter(holders.values()))}".rstrip("."))
+    for own, standard in modules_at(subject, head).items():
+        if isinstance(getattr(subject.modules[own], last, None), Tensor):
+            path = re.sub(r"\.(\d+)", r"[\1]", f"model.{standard}".rstrip("."))
             return UnknownValueError(f"'{selector}' is a parameter: `{path}.{last}` is there without a pass.")
     if selector in subject.sizes:
         return UnknownValueError(f"'{selector}' is a size, and no value of a pass: `model.{selector}`.")
@@ -328,24 +335,27 @@ def _unknown_value(subject: Subject, selector: str, spelling: str, last: str) ->
         return UnavailableValueError(
             f"{selector} does not exist here: a pass of this model does not come by it; {where}."
         )
-    hint = near_paths(spelling, subject.value_paths, subject.sizes["num_layers"])
-    return UnknownValueError(f"nothing is called '{selector}'.{hint}")
+    layers = subject.sizes["num_layers"]
+    error = UnknownLayerError if outside(spelling, layers) else UnknownValueError
+    return error(f"nothing is called '{selector}'.{near_paths(spelling, subject.value_paths, layers)}")
 
 
-def _unknown_module(subject: Subject, selector: str, path: str, spelling: str) -> Exception:
-    last = spelling.rpartition(".")[2]
-    there = modules_at(subject, path)
-    if ".source." in f".{spelling}" and there:
-        own, standard = next(iter(there.items()))
-        calls = [call.name for call in calls_in(subject, own, standard).operations]
-        asked = f".{spelling}".partition(".source.")[2].removesuffix(f".{last}")
-        hint = near(asked, calls) or f" There are: {', '.join(calls)}."
+def _unknown_module(subject: Subject, selector: str, spelling: str) -> Exception:
+    head, _, last = spelling.rpartition(".")
+    before, _, calls = f".{head}.".partition(".source.")
+    path = before.strip(".")
+    if outside(spelling, subject.sizes["num_layers"]):
+        there = layers_there(subject.sizes["num_layers"])
+        return UnknownLayerError(f"there is no module `{selector.rpartition('.')[0]}`.{there}")
+    for own, standard in modules_at(subject, path).items():
+        asked, named_so = calls.strip("."), [call.name for call in calls_in(subject, own, standard).operations]
+        hint = near(asked, named_so) or f" There are: {', '.join(named_so)}."
         return UnknownValueError(f"no call in the forward of `{standard}` is named '{asked}'.{hint}")
     named_so = [name for name in _module_names(subject) if name.endswith(f".{path.rpartition('.')[2]}")]
     same = [name for name in named_so if _numbers(name) == _numbers(path)]
     if named_so and not same and not _numbers(path):
-        same = [re.sub(r"\.\d+", ".*", named_so[0], count=1)]
-    hint = f" Did you mean '{same[0]}.{last}'?" if same else near(path, _module_names(subject))
+        same = [re.sub(r"\.\d+", ".*", min(named_so, key=len), count=1)]
+    hint = f" Did you mean '{min(same, key=len)}.{last}'?" if same else near(path, _module_names(subject))
     return UnknownValueError(f"there is no module `{path}`.{hint}")
 
 

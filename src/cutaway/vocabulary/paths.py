@@ -130,16 +130,24 @@ def near_paths(selector: str, available: Sequence[ValuePath], num_layers: int) -
             return f" Did you mean '{beside[0]}'?"
         if same and not any(layer.isdigit() for layer in layers):
             return f" Did you mean '{_pattern(same[0])}'?"
-    outside = next((part for part in layers[1:2] if layers[0] == "layers" and part.lstrip("-").isdigit()), None)
-    if outside is not None and not 0 <= int(outside) < num_layers:
-        there = f" There are {num_layers} layers, 0 to {num_layers - 1}."
+    if outside(spelled, num_layers):
         spelled = ".".join(("layers", str(num_layers - 1), *layers[2:], last))
-        if any(str(path) == spelled for path in available):
-            return f"{there} Did you mean '{spelled}'?"
-        return there + near(spelled, [str(path) for path in available])
+        known = [str(path) for path in available]
+        return layers_there(num_layers) + (f" Did you mean '{spelled}'?" if spelled in known else near(spelled, known))
     names = sorted({path.name for path in available})
     paths = [_pattern(path) if "*" in selector else str(path) for path in available]
     return near(selector, [*names, *paths])
+
+
+def outside(path: str, num_layers: int) -> bool:
+    """Whether a path names a layer that is not there."""
+    found = re.match(r"layers\.(-?\d+)(\.|$)", path)
+    return found is not None and not 0 <= int(found[1]) < num_layers
+
+
+def layers_there(num_layers: int) -> str:
+    """A sentence that says which layers there are, with a space before it."""
+    return f" There are {num_layers} layers, 0 to {num_layers - 1}."
 
 
 def _pattern(path: ValuePath) -> str:
