@@ -7,16 +7,16 @@ model's survey which values are already behind; it refuses what could have no ef
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from torch import Tensor, nn
 
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.function_hooks import Application
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
+from cutaway.passes import open_traces
 from cutaway.passes.gradients import (
     explain_missing_graph,
     is_own,
@@ -33,8 +33,6 @@ from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Event, ForwardPass, Stop
 from cutaway.vocabulary import ValuePath
-
-_active: ContextVar[tuple[Trace, ...]] = ContextVar("cutaway_traces", default=())
 
 
 class Trace:
@@ -66,13 +64,13 @@ class Trace:
             self._applied = self._apply(self._pass)
         if self._grad:
             start_graph(self._subject, self._pass)
-        _active.set((*_active.get(), self))
+        open_traces.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _active.set(tuple(trace for trace in _active.get() if trace is not self))
+        open_traces.discard(self)
         try:
             if error is None:
                 self._refuse_late_edits_in_place()
@@ -81,6 +79,16 @@ class Trace:
             self._close()
         if not self._grad:
             explain_missing_graph(error)
+
+    @property
+    def subject(self) -> Subject:
+        """The model that is traced."""
+        return self._subject
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the block has been entered and not been left."""
+        return self._pass is not None
 
     def _prepare(self) -> None:
         self._subject.bring_weights()
@@ -259,8 +267,9 @@ class Trace:
 
 
 def active_trace(subject: Subject) -> Trace | None:
-    """The innermost trace of this model that is open in this context."""
-    for trace in reversed(_active.get()):
-        if trace._subject is subject:
-            return trace
-    return None
+    """The trace of this model that the line of code under way means.
+
+    Raises:
+        NoTraceError: several are open, and the line is in the block of none.
+    """
+    return cast("Trace | None", open_traces.meant(subject))

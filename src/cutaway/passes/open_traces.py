@@ -1,0 +1,109 @@
+"""Which of the open traces of a model a line of code means.
+
+Mostly one is open. Where several are, one in the block of another, the innermost is meant. But a generator may be
+suspended inside the block of its trace, and what runs meanwhile is not in that block: two generators that each hold a
+trace of one model take turns, and each is to be answered by its own pass. So a trace notes the frames of the calls by
+which it was opened. The innermost of these that is still being called is where the trace is *at home*; a line of code
+means the trace that is at home nearest to it. Of several in one place it is the one opened last, one that a suspended
+generator holds only where there is no other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from contextvars import ContextVar
+from types import FrameType
+from typing import Protocol, TypeVar
+
+from cutaway.errors import NoTraceError
+
+_ENTERS = {"__enter__", "__aenter__", "enter_context", "enter_async_context"}
+"""Functions by which a with-block of the caller's opens what a generator holds, as `contextlib.contextmanager` does."""
+
+
+class OpenTrace(Protocol):
+    """What is to be known of a trace."""
+
+    @property
+    def subject(self) -> object:
+        """The model that it traces."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its block has been entered and not been left."""
+        ...
+
+
+T = TypeVar("T", bound=OpenTrace)
+
+
+class Opened:
+    """A trace, and the frames of the calls by which it was opened, the innermost first."""
+
+    __slots__ = ("frames", "trace")
+
+    def __init__(self, trace: OpenTrace, frames: list[FrameType]) -> None:
+        self.trace = trace
+        self.frames = frames
+
+
+_open: ContextVar[tuple[Opened, ...]] = ContextVar("cutaway_open_traces", default=())
+
+
+def add(trace: OpenTrace) -> None:
+    """Notes a trace as open in this context; called by the method by which it is opened."""
+    _open.set((*(opened for opened in _open.get() if opened.trace.is_open), Opened(trace, _frames(sys._getframe(2)))))
+
+
+def discard(trace: OpenTrace) -> None:
+    """Notes that a trace is no longer open."""
+    for opened in _open.get():
+        if opened.trace is trace:
+            opened.frames.clear()
+    _open.set(tuple(opened for opened in _open.get() if opened.trace is not trace))
+
+
+def meant(subject: object) -> OpenTrace | None:
+    """The open trace of a model that the line of code under way means; None where none is open in this context.
+
+    Raises:
+        NoTraceError: several are open, and it is in the block of none.
+    """
+    found = [opened for opened in _open.get() if opened.trace.subject is subject and opened.trace.is_open]
+    if len(found) < 2:
+        return found[0].trace if found else None
+    calling = {frame: depth for depth, frame in enumerate(_frames(sys._getframe(1)))}
+    home = {opened: _home(opened, calling) for opened in found}
+    nearest = min(depth for depth, _ in home.values())
+    here = [opened for opened in found if home[opened][0] == nearest]
+    own = [opened for opened in here if not home[opened][1]]
+    if not own and len(here) > 1:
+        holders = ", ".join(f"`{opened.frames[0].f_code.co_name}`" for opened in here)
+        raise NoTraceError(
+            f"{len(here)} traces of this model are open, each in the block of a generator that is suspended "
+            f"({holders}), and this line is in none of these blocks. Ask for values inside the block."
+        )
+    return (own or here)[-1].trace
+
+
+def _home(opened: Opened, calling: dict[FrameType, int]) -> tuple[int, bool]:
+    """How far from the line of code a trace is at home, and whether it is a generator there that holds it."""
+    held = False
+    for frame in opened.frames:
+        if frame in calling:
+            return calling[frame], held
+        if frame.f_code.co_name in _ENTERS:
+            held = False
+        elif frame.f_code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE):
+            held = True
+    return len(calling), held
+
+
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    found: list[FrameType] = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
