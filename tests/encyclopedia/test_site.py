@@ -15,6 +15,7 @@ from cutaway.encyclopedia import NoteError, build, notes, notes_of
 from cutaway.encyclopedia import site as site_module
 from cutaway.encyclopedia.folder import OutputError
 from cutaway.encyclopedia.site import UnknownFamilyError, steps_of
+from cutaway.encyclopedia.specimens import specimen_of
 from cutaway.families import FAMILIES
 from cutaway.vocabulary import LAYOUTS, MODULES, VALUES
 from tests.encyclopedia.conftest import PAGES
@@ -118,6 +119,15 @@ def test_the_identity_is_told_in_its_true_order(site, family, sums) -> None:
     text = re.sub(r"<[^>]+>", "", (site / f"{family}.html").read_text(encoding="utf-8"))
     for expected in sums:
         assert f"= {expected}" in text
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_page_says_whether_its_figures_are_of_random_weights(site, family) -> None:
+    text = re.sub(r"<[^>]+>", "", (site / f"{family}.html").read_text(encoding="utf-8"))
+    trained = specimen_of(family)[0].tokenizer is not None
+    assert trained == (family == "phi")
+    assert ("that ships with Cutaway, when this page was made" in text) == trained
+    assert ("its weights are random, so figures tell of the wiring alone" in text) == (not trained)
 
 
 def test_the_glossary_has_the_whole_vocabulary(site) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from cutaway.errors import InputError
 from tests import raw, tiny
 from tests.generation.test_steps import both
 
@@ -103,3 +104,22 @@ def test_reading_keys_and_values_leaves_the_text_alone(name: str) -> None:
     ids = torch.tensor([PROMPT])
     assert lengths == [6, 7, 8, 9, 10, 11]
     assert torch.equal(generation.output, tiny.plain().generate(ids, max_new_tokens=6, do_sample=False))
+
+
+@pytest.mark.parametrize("more", [3, 4])
+def test_cached_positions_count_towards_the_context(more: int) -> None:
+    hf, model = both("gpt2")
+    ids = torch.randint(1, 64, (3, 48), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        cache = hf(input_ids=ids[:, :45], attention_mask=torch.ones_like(ids[:, :45])).cache
+    assert cache.get_seq_length() == 45
+    ending = ids[:, -more:]
+    if more == 4:
+        with pytest.raises(InputError, match="49 tokens long, and the model's context is 48"):
+            model.trace(ending, cache=cache)
+        return
+    with model.trace(ending, cache=cache):
+        logits = model.logits
+    with torch.no_grad():
+        whole = hf(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+    torch.testing.assert_close(logits, whole[:, 45:], atol=1e-4, rtol=1e-4)

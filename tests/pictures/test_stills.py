@@ -127,6 +127,15 @@ def test_queries_of_a_cache_are_the_last_tokens(causal, prompt):
     assert len(axes.get_xticklabels()) == 11
 
 
+def test_queries_of_a_cache_may_look_at_all_that_came_before_them(causal, prompt):
+    weights = causal(3, 11)
+    shown = images(pictures.attention_head(weights, prompt))[0].get_array()
+    np.testing.assert_array_equal(shown.data, weights)
+    np.testing.assert_array_equal(shown.mask, [[key > 8 + query for key in range(11)] for query in range(3)])
+    whole = images(pictures.attention_layer(causal(2, 3, 11), prompt))[0].get_array()
+    np.testing.assert_array_equal(whole.mask, shown.mask)
+
+
 def test_labels_along_a_pattern_are_those_of_the_tokens(causal, prompt):
     axes = pictures.attention_head(causal(11, 11), prompt).figure.axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == token_labels(prompt)

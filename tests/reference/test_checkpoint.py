@@ -113,6 +113,18 @@ def test_a_checkpoint_in_several_files(make_torch, tmp_path):
         Phi.from_pretrained(tmp_path / "many")
 
 
+@pytest.mark.parametrize(
+    "where", ["../outside.safetensors", "{folder}/../outside.safetensors", "../model/../outside.safetensors"]
+)
+def test_an_index_reaches_no_file_outside_its_folder(folder, where):
+    (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
+    names = load_file(folder.parent / "outside.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, f"{where.format(folder=folder)}/outside.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(LoadError, match=r"outside\.safetensors"):
+        Phi.from_pretrained(folder)
+
+
 def test_what_was_loaded_does_not_hang_on_the_file(folder):
     model = Phi.from_pretrained(folder)
     before = model([[1, 2]]).logits

@@ -159,6 +159,23 @@ def test_autocast_of_the_surroundings_holds_in_the_pass_as_in_the_plain_model() 
     assert expected.dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("first", [torch.float16, torch.bfloat16], ids=str)
+def test_what_autocast_keeps_of_the_body_is_not_used_in_the_pass(first: torch.dtype) -> None:
+    hf, model = tiny.fresh(), StandardizedTransformer(tiny.fresh(), check=False)
+    head = model.hf.lm_head
+    second = torch.bfloat16 if first == torch.float16 else torch.float16
+    with torch.autocast("cpu", second):
+        expected = tiny.logits_of(hf)
+        with model.trace(tiny.IDS):
+            stream = model.final_norm_output
+            with torch.autocast("cpu", first):
+                mine = head(stream.detach())  # torch keeps the head's weights in this dtype until autocast is left
+                assert torch.equal(model.logits, expected)
+                assert torch.equal(head(stream.detach()), mine)
+    assert mine.dtype == first
+    assert expected.dtype == second
+
+
 def test_a_softmax_of_the_body_is_not_watched_while_the_pass_waits_at_one() -> None:
     model, expected = tiny.shared("P", "eager"), tiny.logits_of(tiny.plain("P", "eager"))
     with model.trace(tiny.IDS):
