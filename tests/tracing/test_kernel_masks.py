@@ -25,11 +25,19 @@ def mask_of(padding: str) -> Tensor:
 
 
 def unpadded(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """What a flash kernel computes of its `[batch key]` mask: causal, aligned at the last position."""
     queries, keys = query.shape[2], key.shape[2]
     allowed = torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)[None, None]
+    if sliding_window is not None:
+        allowed = allowed & allowed.new_ones(queries, keys).triu(keys - queries - sliding_window + 1)
     if attention_mask is not None:
         assert attention_mask.ndim == 2
         allowed = allowed & attention_mask[:, None, None].bool()
@@ -111,6 +119,24 @@ def test_a_mask_that_is_added_is_added(dtype: torch.dtype) -> None:
         scores = model.layers[0].self_attn.attention_scores
     products = queries.double() @ keys.double().mT * queries.shape[-1] ** -0.5
     torch.testing.assert_close(scores.double(), products + added, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("padding", ["left", "none"])
+@pytest.mark.parametrize("cached", [0, 3])
+def test_a_window_that_a_flash_kernel_is_told_of_hides_what_is_before_it(cached: int, padding: str) -> None:
+    ids, plain = tiny.IDS[:, cached:], hf("unpadded")
+    with torch.no_grad():
+        expected = plain(input_ids=ids, sliding_window=2, **arguments(padding, cached, "unpadded")).logits
+    model = StandardizedTransformer(plain, check=False)
+    with model.trace(ids, sliding_window=2, **arguments(padding, cached, "unpadded")):
+        pattern = model.layers[1].self_attn.attention_probabilities
+        pattern[:] = pattern * 1.0 + 1e-7  # an edit, so that what flows on is mixed by this pattern
+        logits = model.logits
+    distance = torch.arange(cached, 6)[:, None] - torch.arange(6)
+    real = mask_of(padding)[:, cached:].bool()
+    seen = (pattern > 1e-6).any(1)[real]
+    assert not seen[:, None].logical_and(((distance < 0) | (distance >= 2)).expand(3, -1, -1)[real][:, None]).any()
+    torch.testing.assert_close(logits[real], expected[real], atol=1e-3, rtol=1e-3)
 
 
 def test_attention_both_ways_sees_what_comes_after() -> None:

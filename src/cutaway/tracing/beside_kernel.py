@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_attention_mask
 
 from cutaway.sites import Moment
 from cutaway.tracing.masks import kernel_mask
@@ -85,10 +86,21 @@ def _eager(
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     is_causal = options.get("is_causal")
     mask = kernel_mask(
-        attention_mask, query, key, getattr(module, "is_causal", True) if is_causal is None else is_causal
+        attention_mask,
+        query,
+        key,
+        getattr(module, "is_causal", True) if is_causal is None else is_causal,
+        flash=_is_flash(module),
+        window=options.get("sliding_window"),
     )
     with SoftmaxWatch(reach):
         result, weights = eager(module, query * scaling, key, value, mask.additive, scaling=1.0, **options)
     if mask.empty is not None:
         result = result.masked_fill(mask.empty.transpose(1, 2)[..., None], 0)
     return result.to(dtype), weights
+
+
+def _is_flash(module: Any) -> bool:
+    """Whether the model's masks are made for a flash kernel, which takes `[batch key]` or none."""
+    name = module.config._attn_implementation
+    return ALL_MASK_ATTENTION_FUNCTIONS.get(name) is flash_attention_mask

@@ -22,29 +22,37 @@ class KernelMask(NamedTuple):
     empty: Tensor | None
 
 
-def kernel_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> KernelMask:
+def kernel_mask(
+    mask: Any, query: Tensor, key: Tensor, is_causal: bool, *, flash: bool = False, window: int | None = None
+) -> KernelMask:
     """The mask that a fused kernel is given, for an eager attention.
 
     Args:
-        mask: what a kernel is given. None stands for "causal" when there are several queries, aligned at the first
-            position as in `torch.nn.functional.scaled_dot_product_attention`, and for "all" when there is one. A tensor
-            is `[batch 1 query key]`, boolean (true is allowed) or additive; or `[batch key]`, true where there is no
-            padding, for the flash kernels. Or a `BlockMask`.
+        mask: what a kernel is given. None stands for "causal" when there are several queries, and for "all" when there
+            is one. A tensor is `[batch 1 query key]`, boolean (true is allowed) or additive; or `[batch key]`, true
+            where there is no padding, for the flash kernels. Or a `BlockMask`.
         query: `[batch num_heads query qk_head_dim]`.
         key: `[batch num_kv_heads key qk_head_dim]`.
         is_causal: what the attention module says of itself.
+        flash: whether the kernel is one of the flash kernels. They align the last query with the last key, where
+            `torch.nn.functional.scaled_dot_product_attention` aligns the first ones; and they are told of a sliding
+            window beside the mask.
+        window: how many keys a query of a flash kernel may attend to, its own among them; None: all.
     """
     queries, keys = query.shape[-2], key.shape[-2]
-    if mask is None:
+    if flash and (mask is None or mask.ndim == 2):
+        allowed = _causal(queries, keys, keys - queries, query.device, window) if is_causal else None
+        if mask is not None:
+            unpadded = mask[:, None, None, :].bool()
+            allowed = unpadded if allowed is None else allowed & unpadded
+        if allowed is None:
+            return KernelMask(None, None)
+    elif mask is None:
         if queries == 1 or not is_causal:
             return KernelMask(None, None)
         allowed = _causal(queries, keys, 0, query.device)
     elif not isinstance(mask, Tensor):
         allowed = _from_block_mask(mask, queries, keys, query.device)
-    elif mask.ndim == 2:
-        allowed = mask[:, None, None, :].bool()
-        if is_causal:
-            allowed = allowed & _causal(queries, keys, keys - queries, query.device)
     elif mask.dtype == torch.bool:
         allowed = mask
     else:
@@ -55,9 +63,10 @@ def kernel_mask(mask: Any, query: Tensor, key: Tensor, is_causal: bool) -> Kerne
     return KernelMask(additive, ~allowed.any(dim=-1))
 
 
-def _causal(queries: int, keys: int, offset: int, device: torch.device) -> Tensor:
-    rows = torch.arange(queries, device=device)[:, None] + offset
-    return (rows >= torch.arange(keys, device=device))[None, None]
+def _causal(queries: int, keys: int, offset: int, device: torch.device, window: int | None = None) -> Tensor:
+    distance = torch.arange(queries, device=device)[:, None] + offset - torch.arange(keys, device=device)
+    allowed = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+    return allowed[None, None]
 
 
 def _from_block_mask(mask: Any, queries: int, keys: int, device: torch.device) -> Tensor:
