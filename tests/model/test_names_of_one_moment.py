@@ -83,6 +83,16 @@ def test_an_assignment_to_a_modules_own_output_shows_under_the_standard_name(gra
     assert torch.equal(logits, expected)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_edit_in_place_shows_in_the_whole_that_was_read_before(grad: bool) -> None:
+    model = tiny.shared()
+    with model.trace(tiny.IDS, grad=grad):
+        attention = model.layers[1].self_attn
+        before = attention.output[0].detach().clone()
+        attention.attention_output[:] += 1
+        assert torch.equal(attention.output[0].detach(), before + 1)
+
+
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
 def test_queries_keys_and_values_are_edited_each_on_its_own(family: str) -> None:
     model = models.wrapped(family)

@@ -113,9 +113,7 @@ def test_a_checkpoint_in_several_files(make_torch, tmp_path):
         Phi.from_pretrained(tmp_path / "many")
 
 
-@pytest.mark.parametrize(
-    "where", ["../outside.safetensors", "{folder}/../outside.safetensors", "../model/../outside.safetensors"]
-)
+@pytest.mark.parametrize("where", ["..", "{folder}/..", "../model/.."])
 def test_an_index_reaches_no_file_outside_its_folder(folder, where):
     (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
     names = load_file(folder.parent / "outside.safetensors")

@@ -99,10 +99,10 @@ def test_a_query_that_may_see_nothing_gives_nothing_where_its_kernel_gives_nothi
     with model.trace(tiny.IDS, attention_mask=mask_of("left")):
         before = model.layers[0].self_attn.attention_head_outputs
     with model.trace(tiny.IDS, attention_mask=mask_of("left")):
-        model.layers[0].self_attn.attention_probabilities
+        model.layers[0].self_attn.attention_probabilities[:, :, 5] += 1e-6
         after = model.layers[0].self_attn.attention_head_outputs
     assert before[0, :3].abs().max() == 0
-    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
