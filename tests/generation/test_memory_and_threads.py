@@ -101,9 +101,12 @@ class Watcher(BaseStreamer):
 def test_with_nothing_asked_nothing_is_attached() -> None:
     hf = tiny.fresh()
     model, watcher = StandardizedTransformer(hf, check=False), Watcher(hf)
-    with model.generate(PROMPT, max_new_tokens=5, do_sample=False, streamer=watcher):
+    with model.generate(PROMPT, attention_mask=torch.ones(1, 4), max_new_tokens=5, do_sample=False, streamer=watcher):
         pass
     assert (watcher.hooks, watcher.tokens) == (0, 9)
+    with model.generate(PROMPT, max_new_tokens=5, do_sample=False, streamer=watcher):
+        pass
+    assert (watcher.hooks, watcher.tokens) == (1, 18)  # until the prompt's pass, whose mask transformers makes
 
 
 def test_after_a_step_that_asked_the_rest_runs_to_its_end() -> None:

@@ -183,3 +183,26 @@ def test_a_read_in_the_middle_of_a_generation_leaves_it_alone() -> None:
             assert torch.equal(model.read(tiny.IDS, "logits")["logits"], tiny.logits_of(hf))
             model.layers[2].layer_output
     assert torch.equal(run.output, greedy(hf, PROMPT, 4))
+
+
+def test_without_a_block_it_is_run_when_its_output_is_asked_for() -> None:
+    hf, model = tiny.plain(), tiny.shared()
+    passes = []
+    handle = hf.register_forward_hook(lambda *_: passes.append(1))
+    try:
+        run = model.generate(tiny.IDS, max_new_tokens=3, do_sample=False)
+        assert not passes
+        assert torch.equal(run.sequences, run.output)
+        assert len(passes) == 3
+    finally:
+        handle.remove()
+    assert torch.equal(run.output, hf.generate(tiny.IDS, max_new_tokens=3, do_sample=False))
+    with pytest.raises(NoTraceError):
+        next(iter(model.generate(tiny.IDS, max_new_tokens=3)))
+
+
+def test_a_block_that_was_left_by_an_error_has_no_output() -> None:
+    with pytest.raises(ZeroDivisionError), tiny.shared().generate(tiny.IDS, max_new_tokens=3) as run:
+        raise ZeroDivisionError
+    with pytest.raises(NoTraceError, match="left by an error"):
+        run.output

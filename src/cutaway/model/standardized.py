@@ -20,7 +20,7 @@ from cutaway.inspection import printout
 from cutaway.inspection.checks import CheckReport, check
 from cutaway.inspection.support import Support, support
 from cutaway.model.hosts import ValueHost
-from cutaway.passes.generation import Generation, pad_token
+from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
 from cutaway.passes.scan import Scan
 from cutaway.passes.trace import Trace
@@ -179,18 +179,20 @@ class StandardizedTransformer(ValueHost):
         ...         stream = model.layers[3].layer_output
         >>> run.text
 
+        With nothing to ask on the way, `model.generate(…).text` does without a block.
+
         Args:
             prompt: as in `trace`.
-            attention_mask: as in `trace`.
+            attention_mask: `[batch seq]`, zeros are padding. By default that of the padding of strings, or of rows of
+                different lengths; for ids that come without a mask transformers makes one, as in its own `generate`.
             **arguments: given to `generate` as they are: `max_new_tokens`, `do_sample`, `num_beams`,
                 `stopping_criteria`, `logits_processor`, `streamer`, …
 
         Raises:
             InputError: as in `trace`, also for an argument that `generate` does not know.
         """
-        inputs = self._inputs(prompt, attention_mask)  # `generate` is given the cached tokens too
+        inputs = self._inputs(prompt, attention_mask, generates=True)
         refuse_generate_arguments(self._subject.hf, self.generate, prompt, inputs, arguments)
-        arguments = {**pad_token(self._subject, arguments), **arguments}
         one_text = isinstance(prompt, str)
         return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
 
@@ -386,13 +388,24 @@ class StandardizedTransformer(ValueHost):
         prompt: Prompt,
         attention_mask: Tensor | Sequence[Any] | None,
         forward: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        generates: bool = False,
     ) -> dict[str, Any]:
         subject = self._subject
         device = subject.input_device if subject.has_weights else torch.device("cpu")
-        from_mask = subject.family.positions_from_mask
+        # `generate` is given the cached tokens too, and makes masks and positions of its own where it is told none.
+        from_mask = subject.family.positions_from_mask and not generates
         past = cached_positions(forward)
         return prepare_inputs(
-            prompt, subject.tokenizer, subject.hf.config, device, subject.limits, attention_mask, from_mask, past
+            prompt,
+            subject.tokenizer,
+            subject.hf.config,
+            device,
+            subject.limits,
+            attention_mask,
+            from_mask,
+            past,
+            mask_if_untold=not generates,
         )
 
     def _function_edits(

@@ -24,7 +24,7 @@ from cutaway.passes.trace import Trace
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Event, ForwardPass
+from cutaway.tracing import Attachment, Event, ForwardPass
 from cutaway.vocabulary import ValuePath
 
 
@@ -50,6 +50,8 @@ class Step:
 class Generation(Trace):
     """Use it by `with model.generate(prompt, max_new_tokens=…) as run:`.
 
+    Without a block, with nothing to be asked or edited on the way, it is run when its `output` or `text` is asked for.
+
     Attributes:
         output: after the block, the ids `[batch prompt+new]`, or what transformers' `generate` returned where
             `return_dict_in_generate` was asked for.
@@ -67,19 +69,31 @@ class Generation(Trace):
     ) -> None:
         super().__init__(subject, inputs, edits=edits, grad=grad)
         self._prompt = inputs
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        self._prompt_mask: Tensor = mask if mask.ndim == 2 else torch.ones_like(ids)
+        self._prompt_mask: Tensor | None = inputs.get("attention_mask")
+        self._noting: Attachment | None = None
         self._arguments = arguments
         self._one_text = one_text
         self._step: Step | None = None
         self._output: Any = None
-        self._done = False
+        self._begun = self._done = False
 
     def _open_pass(self) -> ForwardPass:
+        self._begun = True
         generate: Any = self._subject.hf.generate
         running = ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
-        running.context.run(prompt_mask.set, self._prompt_mask)
+        if self._prompt_mask is None:
+            self._noting = running.attach(self._subject.hf, "enter", self._note_mask, first=True)
+        else:
+            running.context.run(prompt_mask.set, self._prompt_mask)
         return running
+
+    def _note_mask(self, call: Call) -> None:
+        """Notes the mask that transformers makes of a prompt that comes without one, from the first pass's call."""
+        self._prompt_mask = _whole_mask(call.kwargs.get("attention_mask"), self._prompt["input_ids"])
+        prompt_mask.set(self._prompt_mask)
+        if self._noting is not None:
+            self._noting.remove()
+            self._noting = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -111,9 +125,19 @@ class Generation(Trace):
 
     @property
     def output(self) -> Any:
-        """The ids of prompt and new tokens, `[batch seq]`, once the block is left."""
-        if not self._done:
+        """The ids of prompt and new tokens, `[batch seq]`, once the block is left; without one, it is run now.
+
+        Raises:
+            NoTraceError: inside the block, or after one that was left by an error.
+        """
+        if self._done:
+            return self._output
+        if self.is_open:
             raise NoTraceError("the output is there once the with-block is left: `generate` runs to its end then.")
+        if self._begun:
+            raise NoTraceError("there is no output: the with-block was left by an error before `generate` had ended.")
+        with self:
+            pass
         return self._output
 
     @property
@@ -190,14 +214,11 @@ class Generation(Trace):
         self._here = None
 
 
-def pad_token(subject: Subject, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The pad token that transformers would choose, chosen beforehand so that it need not warn of it."""
-    config = getattr(subject.hf, "generation_config", None)
-    if "pad_token_id" in arguments or getattr(config, "pad_token_id", None) is not None:
-        return {}
-    end = arguments.get("eos_token_id", getattr(config, "eos_token_id", None))
-    if isinstance(end, (list, tuple)) and end:
-        end = end[0]
-    if isinstance(end, torch.Tensor):
-        end = int(end.flatten()[0])
-    return {"pad_token_id": end} if isinstance(end, int) else {}
+def _whole_mask(given: Any, ids: Tensor) -> Tensor:
+    """The mask of a whole prompt, `[batch seq]`, where its first pass may run a chunk of it, and several samples of
+    it."""
+    mask = torch.ones_like(ids)
+    if isinstance(given, Tensor) and given.ndim == 2:
+        known = min(given.shape[1], ids.shape[1])
+        mask[:, :known] = given[:: len(given) // len(ids), :known]
+    return mask

@@ -37,11 +37,13 @@ def prepare_inputs(
     attention_mask: Tensor | Sequence[Any] | None = None,
     positions_from_mask: bool = False,
     past: int = 0,
+    mask_if_untold: bool = True,
 ) -> dict[str, Tensor]:
     """The model's `input_ids` and `attention_mask`, `[batch seq]` each, on `device`, and whatever else a mapping holds.
 
     With `positions_from_mask`, rows that are padded on the left get `position_ids` too, unless the mapping holds them.
-    With `past` positions in a cache, the mask is `[batch past+seq]`: that of all positions so far.
+    With `past` positions in a cache, the mask is `[batch past+seq]`: that of all positions so far. Ids of equal length
+    that come without a mask have one of ones, or with `mask_if_untold=False` none, so that transformers decides.
 
     Raises:
         InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, or its ids are outside the
@@ -59,15 +61,16 @@ def prepare_inputs(
         attention_mask = given if attention_mask is None else attention_mask
     ids, padding = _rows(prompt, tokenizer, config)
     _check_ids(ids, limits, past)
-    if attention_mask is None:
+    masks: dict[str, Tensor] = {}
+    if attention_mask is not None:
+        masks["attention_mask"] = _mask(attention_mask, ids, past).to(device)
+    elif padding is not None or mask_if_untold:
         padding = torch.ones_like(ids) if padding is None else padding
-        mask = torch.cat([padding.new_ones(len(padding), past), padding], dim=1)
-    else:
-        mask = _mask(attention_mask, ids, past)
+        masks["attention_mask"] = torch.cat([padding.new_ones(len(padding), past), padding], dim=1).to(device)
     rest = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in rest.items()}
-    if positions_from_mask and "position_ids" not in rest:
-        rest.update(_positions(mask, ids.shape[1], device))
-    return {"input_ids": ids.to(device), "attention_mask": mask.to(device), **rest}
+    if positions_from_mask and masks and "position_ids" not in rest:
+        rest.update(_positions(masks["attention_mask"], ids.shape[1], device))
+    return {"input_ids": ids.to(device), **masks, **rest}
 
 
 def cached_positions(forward: Mapping[str, Any]) -> int:
@@ -91,7 +94,7 @@ def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor
 
 
 def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor | None]:
-    """Ids `[batch seq]` and the mask of their padding; None where they came as one tensor and have none."""
+    """Ids `[batch seq]` and their mask; None where they came as ids of equal length, which may hold padding or none."""
     if isinstance(prompt, np.ndarray):
         prompt = torch.as_tensor(prompt)
     if isinstance(prompt, Tensor):
@@ -124,7 +127,9 @@ def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor
     else:
         kinds = sorted({type(item).__name__ for item in items})
         raise InputError(f"a batch is all strings, all ids, or all rows of ids; this one mixes {', '.join(kinds)}.")
-    return _pad_left(rows, _pad_id(tokenizer, config))
+    ids, mask = _pad_left(rows, _pad_id(tokenizer, config))
+    untold = not isinstance(items[0], str) and bool(mask.all())
+    return ids, None if untold else mask
 
 
 def _is_id(item: Any) -> bool:

@@ -32,11 +32,14 @@ class Attachment(Protocol):
         ...
 
 
-def attach(module: nn.Module, moment: Moment | OperationMoment, callback: Callback, answers: Answers) -> Attachment:
+def attach(
+    module: nn.Module, moment: Moment | OperationMoment, callback: Callback, answers: Answers, *, first: bool = False
+) -> Attachment:
     """Attaches `callback` to a moment of `module`'s calls, as far as `answers()` is true when they come there.
 
     The four moments inside an attention are served through transformers' attention interface, which is in force only
-    while something is attached there.
+    while something is attached there. With `first`, which a module's entrance alone knows, the callback comes before
+    those that were attached earlier.
     """
     if moment == "exit":
 
@@ -49,7 +52,7 @@ def attach(module: nn.Module, moment: Moment | OperationMoment, callback: Callba
         def on_enter(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
             return callback(Call(args, kwargs)) if kwargs is not None and answers() else None
 
-        return module.register_forward_pre_hook(on_enter, with_kwargs=True)
+        return module.register_forward_pre_hook(on_enter, with_kwargs=True, prepend=first)
     if moment == "stream":
 
         def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:

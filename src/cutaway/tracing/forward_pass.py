@@ -80,9 +80,16 @@ class ForwardPass:
         """Whether the call under way is part of this pass."""
         return greenlet.getcurrent() is self._greenlet
 
-    def attach(self, module: nn.Module, moment: Moment | OperationMoment, callback: Callable[[Any], Any]) -> Attachment:
-        """Attaches a callback that answers to this pass alone and lasts no longer than it."""
-        attachment = attach(module, moment, callback, self.answers)
+    def attach(
+        self,
+        module: nn.Module,
+        moment: Moment | OperationMoment,
+        callback: Callable[[Any], Any],
+        *,
+        first: bool = False,
+    ) -> Attachment:
+        """Attaches a callback that answers to this pass alone and lasts no longer than it; see `attach`."""
+        attachment = attach(module, moment, callback, self.answers, first=first)
         self._attachments.append(attachment)
         return attachment
 
