@@ -86,6 +86,10 @@ class NonFiniteWarning(UserWarning):
     """Attention scores overflowed the model's dtype; the message names the layer and the remedy."""
 
 
+class IdleEditWarning(UserWarning):
+    """An edited model's edit did not act in a pass; the message says why."""
+
+
 def did_you_mean(
     given: str, names: Iterable[str], most: int = 3, shown: Mapping[str, str] = MappingProxyType({})
 ) -> str:

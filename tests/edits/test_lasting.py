@@ -170,6 +170,7 @@ def test_other_threads_are_left_alone(how: str) -> None:
         edits = model.editing({"layers.1.layer_output": moved}) if how == "editing" else model.steer(1, VECTOR)
         with edits:
             run_elsewhere()
+            model.read(tiny.IDS, "logits")  # it is told if it never acts
     assert torch.equal(found[0], expected)
     assert torch.equal(found[1], expected)
     assert torch.equal(found[2], hf.generate(PROMPT, max_new_tokens=3, do_sample=False))

@@ -95,8 +95,9 @@ def test_a_function_that_never_fired_is_an_error_on_leaving() -> None:
     with pytest.raises(CutawayError, match=r"the function given for layers\.2\.layer_output was never called"):
         with model.hooks({"layers.2.layer_output": plus_one, "layers.0.layer_output": plus_one}):
             model.read(tiny.IDS, "layers.0.layer_output")
-    with model.hooks({"layers.2.layer_output": plus_one}):
-        pass  # the model did not run, so nothing was missed
+    with pytest.raises(CutawayError, match="The model did not run in this block"):
+        with model.hooks({"layers.2.layer_output": plus_one}):
+            pass
 
 
 def test_an_error_of_the_block_is_not_hidden_by_a_function_that_never_fired() -> None:

@@ -82,7 +82,7 @@ def test_a_name_read_from_the_config_leads_to_the_real_attention_once_the_last_t
     """A forward of another thread may have read the name a moment before, and look it up a moment after."""
     hf, model = tiny.plain(), tiny.shared()
     functions, masks = modeling_phi.ALL_ATTENTION_FUNCTIONS, AttentionMaskInterface._global_mapping
-    with model.hooks({"layers.0.self_attn.attention_queries": lambda value: None}):
+    with model.editing({"layers.0.self_attn.attention_queries": lambda value: None}):
         name = hf.config._attn_implementation
         assert functions.get_interface(name, None) is not functions["sdpa"]
         assert masks[name] is masks["sdpa"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from cutaway.edits.positions import Positions, check_positions, token_axis
+from cutaway.edits.positions import Choice, Positions, as_choice, token_axis
 from cutaway.errors import InputError
 from cutaway.subject.address import Address
 
@@ -21,7 +21,8 @@ class FunctionEdit:
 
     address: Address
     function: ValueFunction
-    positions: Positions = None
+    positions: Positions | Choice = None
+    choice: Choice = field(init=False)
 
     def __post_init__(self) -> None:
         self.address.refuse_unless_writable()
@@ -30,7 +31,7 @@ class FunctionEdit:
                 f"`{self.address.path}` is edited by a function of its value; what was given is not one: "
                 f"{type(self.function).__name__}."
             )
-        check_positions(self.positions)
+        object.__setattr__(self, "choice", as_choice(self.positions))
         value = self.address.value
-        if self.positions is not None and (value is None or token_axis(value) is None):
+        if self.choice is not None and (value is None or token_axis(value) is None):
             raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")

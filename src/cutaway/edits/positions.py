@@ -1,135 +1,165 @@
-"""Positions: which tokens of a pass an edit is meant for.
+"""Positions: which tokens of a pass are meant, by their place in their row's whole sequence, padding not counted.
 
-A position is a token's place in its row's whole sequence, padding not counted. It is the same with a cache, where a
-pass sees the newest token alone, without one, where it sees all, and for a model that runs its prompt again half-way.
-An edit given by position therefore means the same in all three.
+The forms in which they are given, and the tokens that each picks of the rows of a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from operator import index
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from cutaway.edits.rows import Rows, a_row_each
 from cutaway.errors import InputError
-from cutaway.sites.slots import Call
-from cutaway.vocabulary import Value
+from cutaway.vocabulary import LAYOUTS, Value
+
+Positions = str | int | slice | range | Sequence[int] | Sequence[Sequence[int]] | Tensor | None
+"""Which tokens: "all" or None, "prompt", "new" (those that were generated), a position, several, a slice of them, or
+several for each row, as `model.positions(prompts, text)` gives them.
+
+A negative position counts from the end of the row's prompt.
+"""
 
 
 class NewToken(int):
     """The place of a generated token, counted from the end of the row's prompt."""
 
 
-Positions = str | int | slice | range | Sequence[int] | None
-"""Which tokens: "all" or None, "prompt", "new" (those that were generated), a position, several, or a slice of them.
-
-A negative position counts from the end of the row's prompt.
-"""
-
-prompt_mask: ContextVar[Tensor | None] = ContextVar("cutaway_prompt_mask", default=None)
-"""In the passes of a generation, the mask of its prompts: `[batch prompt]`, zeros are padding."""
+class RowByRow(tuple[tuple[int, ...], ...]):
+    """Positions of its own for each row."""
 
 
-def check_positions(positions: Positions) -> None:
-    """Raises where `positions` is none of the forms.
+Choice = str | int | NewToken | slice | tuple[int, ...] | RowByRow | None
+"""Positions in the form in which they are kept: numbers are Python's own."""
+
+
+def as_choice(positions: Any) -> Choice:
+    """Positions as they are kept.
 
     Raises:
-        InputError: saying which forms there are.
+        InputError: `positions` is none of the forms; it says which there are.
     """
-    if positions is None or positions in ("all", "prompt", "new"):
-        return
+    if positions is None or isinstance(positions, (NewToken, RowByRow)):
+        return positions
+    if isinstance(positions, str):
+        if positions in ("all", "prompt", "new"):
+            return positions
+        raise _no_positions(positions)
     if isinstance(positions, slice):
-        if positions.step is not None and positions.step < 1:
-            raise InputError(f"a slice of positions goes forward; its step is {positions.step}.")
-        return
-    numbers: tuple[Any, ...] = tuple(positions) if isinstance(positions, Sequence) else (positions,)
+        return _as_slice(positions)
+    if isinstance(positions, (np.ndarray, Tensor)):
+        positions = positions.tolist()
+    if not isinstance(positions, (Sequence, set, frozenset)):
+        return _number(positions, positions)
+    items = list(positions)
+    if not items:
+        raise InputError("no position was given: the list of positions is empty.")
+    if all(isinstance(item, (Sequence, np.ndarray)) and not isinstance(item, str) for item in items):
+        rows = RowByRow(tuple(_number(number, positions) for number in row) for row in items)
+        if not any(rows):
+            raise InputError("no position was given: every row's list of positions is empty.")
+        return rows
+    return tuple(_number(item, positions) for item in items)
+
+
+def _as_slice(positions: slice) -> slice:
+    start, stop, step = (
+        None if end is None else _number(end, positions) for end in (positions.start, positions.stop, positions.step)
+    )
+    if step is not None and step < 1:
+        raise InputError(f"a slice of positions goes forward; its step is {step}.")
+    return slice(start, stop, step)
+
+
+def _number(item: Any, positions: Any) -> int:
+    if isinstance(item, (bool, np.bool_)):
+        raise _no_positions(positions)
     try:
-        for number in numbers:
-            index(number)
+        return index(item)
     except TypeError:
-        raise InputError(
-            f"positions are 'all', 'prompt', 'new', a number, several, or a slice of them; it was given {positions!r}."
-        ) from None
+        raise _no_positions(positions) from None
 
 
-def positions_so_far(call: Call, prompts: Tensor | None) -> Tensor:
-    """The position of every token that a call's attention can see, those in its cache first: `[batch total]`.
+def _no_positions(positions: Any) -> InputError:
+    return InputError(
+        f"positions are 'all', 'prompt', 'new', a number, several, a slice of them, or several for each row; it was "
+        f"given {positions!r}."
+    )
 
-    Padding is -1. The call's own tokens are the last ones. In a generation, `prompts` is the mask of its prompts.
+
+def of_step(step: Any) -> Choice:
+    """The tokens that are new in a step of a generation: the prompt's in the first, then one in each.
+
+    Raises:
+        InputError: steps are whole numbers from 0 on.
     """
-    return counted(real_so_far(call, prompts))
+    number = _number(step, step) if not isinstance(step, str) else -1
+    if number < 0:
+        raise InputError(f"steps count from 0, the pass of the prompt; it was given step={step!r}.")
+    return "prompt" if number == 0 else NewToken(number - 1)
 
 
-def real_so_far(call: Call, prompts: Tensor | None) -> Tensor:
-    """Which of the tokens that a call's attention can see are no padding: `[batch total]`, as in `positions_so_far`."""
-    tokens = call.kwargs.get("input_ids", call.args[0] if call.args else None)
-    if tokens is None:
-        tokens = call.kwargs["inputs_embeds"]
-    batch, seq = tokens.shape[:2]
-    past = _cached(call)
-    mask = call.kwargs.get("attention_mask")
-    if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] >= past + seq:
-        return mask[:, : past + seq] != 0
-    if prompts is not None:
-        prompts = a_row_each(prompts, batch)
-        generated = past + seq - prompts.shape[1]  # the prompt's padding is that of every later pass
-        return F.pad(prompts.to(tokens.device) != 0, (0, generated), value=True)
-    return torch.ones(batch, past + seq, dtype=torch.bool, device=tokens.device)
+def numbers_of(choice: Choice, rows: Rows) -> Tensor | None:
+    """The positions that are named one by one, counted from the row's first token: `[batch count]`; a row with fewer
+    than another is filled up with `NOWHERE`. None where they are not named so.
+
+    Raises:
+        InputError: there are positions for another number of rows than the call has.
+    """
+    batch = len(rows.where)
+    ends = rows.ends.to(rows.where.device)[:, None]
+    if isinstance(choice, NewToken):
+        return ends + choice
+    if isinstance(choice, RowByRow):
+        if batch % len(choice):
+            raise InputError(f"positions are given for {len(choice)} rows, and the pass has {batch}.")
+        longest = max(map(len, choice))
+        filled = [[*row, *[NOWHERE] * (longest - len(row))] for row in choice]
+        numbers = a_row_each(torch.tensor(filled, device=ends.device), batch)
+    elif isinstance(choice, int):
+        numbers = torch.tensor([choice], device=ends.device).expand(batch, -1)
+    elif isinstance(choice, tuple):
+        numbers = torch.tensor(choice, device=ends.device).expand(batch, -1)
+    else:
+        return None
+    counted = torch.where(numbers < 0, ends + numbers, numbers)
+    return torch.where((numbers == NOWHERE) | (counted < 0), NOWHERE, counted)
 
 
-def counted(real: Tensor) -> Tensor:
-    """The positions of tokens of which it is known which are real."""
-    return torch.where(real, real.long().cumsum(dim=1) - 1, -1)
+NOWHERE = -(2**40)
+"""A number that is no token's position."""
 
 
-def a_row_each(prompts: Tensor, batch: int) -> Tensor:
-    """What is known of each prompt, for each row of a pass: beams and several samples of a prompt stand side by
-    side."""
-    return prompts.repeat_interleave(batch // len(prompts), dim=0)
-
-
-def _cached(call: Call) -> int:
-    for name in ("cache", "past_key_values"):
-        cache = call.kwargs.get(name)
-        if cache is not None:
-            return int(cache.get_seq_length())
-    return 0
-
-
-def selected(positions: Positions, where: Tensor, prompts: Tensor) -> Tensor:
-    """Which of the tokens at `where` (`[batch total]`) are meant, given the rows' prompt lengths (`[batch]`)."""
+def selected(choice: Choice, rows: Rows) -> Tensor:
+    """Which of the tokens are meant: `[batch total]`."""
+    where = rows.where
     real = where >= 0
-    ends = prompts.to(where.device)[:, None]
-    if positions is None or positions == "all":
+    ends = rows.ends.to(where.device)[:, None]
+    if choice is None or choice == "all":
         return real
-    if positions == "prompt":
+    if choice == "prompt":
         return real & (where < ends)
-    if positions == "new":
+    if choice == "new":
         return real & (where >= ends)
-    if isinstance(positions, NewToken):
-        return real & (where == ends + positions)
-    if isinstance(positions, slice):
-        start = 0 if positions.start is None else positions.start
-        chosen = where >= _from_end(start, ends)
-        if positions.stop is not None:
-            chosen = chosen & (where < _from_end(positions.stop, ends))
-        if positions.step not in (None, 1):
-            chosen = chosen & ((where - _from_end(start, ends)) % positions.step == 0)
+    if isinstance(choice, slice):
+        start = _from_end(0 if choice.start is None else choice.start, ends)
+        chosen = where >= start
+        if choice.stop is not None:
+            chosen = chosen & (where < _from_end(choice.stop, ends))
+        if choice.step not in (None, 1):
+            chosen = chosen & ((where - start) % choice.step == 0)
         return real & chosen
-    numbers = positions if isinstance(positions, Sequence) else [positions]
-    chosen = torch.zeros_like(real)
-    for number in numbers:
-        chosen = chosen | (where == _from_end(int(number), ends))
-    return real & chosen
+    numbers = numbers_of(choice, rows)
+    assert numbers is not None
+    return real & (where[:, :, None] == numbers[:, None, :]).any(dim=2)
 
 
 def _from_end(number: int, ends: Tensor) -> Tensor:
-    return ends + number if number < 0 else torch.full_like(ends, number)
+    return (ends + number).clamp(min=0) if number < 0 else torch.full_like(ends, number)
 
 
 def token_axis(value: Value) -> int | None:
@@ -140,9 +170,23 @@ def token_axis(value: Value) -> int | None:
     return None
 
 
+def along(chosen: Tensor, value: Value, length: int, rows: Rows) -> Tensor:
+    """What is known of each token, `[batch total]`, for each place of a value's axis of tokens: `[batch length]`.
+
+    A value holds the pass's own tokens, or all so far; a static cache has room behind them, of which nothing is meant;
+    and logits are computed of some only, where the call says so.
+    """
+    if value.layout == LAYOUTS["Logits"] and rows.kept is not None:
+        return chosen[:, -rows.own :][:, rows.kept.to(chosen.device)]
+    total = chosen.shape[1]
+    if length <= total:
+        return chosen[:, total - length :]
+    room = chosen.new_full((len(chosen), length - total), False if chosen.dtype == torch.bool else -1)
+    return torch.cat([chosen, room], dim=1)
+
+
 def put_at(old: Tensor, new: Tensor, axis: int, chosen: Tensor) -> Tensor:
-    """`new` at the chosen tokens and `old` at the others; a value may hold only the last tokens of `chosen`."""
-    chosen = chosen[:, -old.shape[axis] :].to(old.device)
+    """`new` at the chosen places of an axis, and `old` at the others."""
     shape: list[int] = [1] * old.ndim
     shape[0], shape[axis] = chosen.shape
-    return torch.where(chosen.view(shape), new, old)
+    return torch.where(chosen.to(old.device).view(shape), new, old)

@@ -147,7 +147,8 @@ class ValueHost(ModuleHost):
         value = VALUES.get(name)
         if value is not None and value.host == self._host:
             if value.derived:
-                return derive(name, self._trace(name).inputs, lambda source: getattr(self, source))
+                trace = self._trace(name)
+                return derive(name, lambda: trace.call, lambda source: getattr(self, source))
             address = self._subject.address(ValuePath(name, self._layer))
             return self._trace(name).ask(address)
         return super().__getattr__(name)

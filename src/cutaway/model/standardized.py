@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
 from cutaway.edits.function_edit import FunctionEdit, ValueFunction
-from cutaway.edits.function_hooks import FunctionHooks, adds
-from cutaway.edits.positions import NewToken, Positions
-from cutaway.errors import InputError, ShapeError
+from cutaway.edits.function_hooks import FunctionHooks
+from cutaway.edits.positions import Choice, Positions, as_choice, of_step
+from cutaway.edits.steering import steering
+from cutaway.errors import InputError
 from cutaway.inspection import printout
 from cutaway.inspection.checks import CheckReport, check
 from cutaway.inspection.support import Support, support
@@ -29,6 +30,7 @@ from cutaway.subject.arguments import forward_arguments, refuse_generate_argumen
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.names import addresses, pick
 from cutaway.subject.opening import Options, Source, open_model
+from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary.paths import Selector
 
@@ -150,11 +152,14 @@ class StandardizedTransformer(ValueHost):
 
         Args:
             prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output.
-                Rows of different lengths are padded on the left.
+                Rows of different lengths are padded on the left; a tokenizer's output keeps its own side, so that
+                `[:, -1]` may be padding. `run.at(-1)` indexes each row's last real token on either.
             attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
             grad: whether autograd records the pass: `loss.backward()` and `torch.autograd.grad` work in the block, and
                 every value read keeps its `.grad`, also where all parameters are frozen.
-            **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, …
+            **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, … A rotary turns
+                queries and keys by their place in the padded row, unless `position_ids` say otherwise; the pattern is
+                the same.
 
         Raises:
             InputError: the prompt is empty, mixes kinds, or its ids do not fit the model; or an argument, or a key of a
@@ -216,12 +221,14 @@ class StandardizedTransformer(ValueHost):
         self,
         prompt: Prompt,
         *names: Selector | Sequence[Selector],
+        positions: Positions = None,
         attention_mask: Tensor | Sequence[Any] | None = None,
         **forward: Any,
     ) -> Values:
         """Many values of one pass, by path, in the order of the pass.
 
         >>> model.read("def add(a, b):", "layers.*.layer_output", "layers.-1.mlp.fc1.output", "logits")
+        >>> model.read(["a short prompt", "a longer one"], "layers.*.layer_output", positions=-1)  # [batch hidden_size]
 
         Args:
             prompt: as in `trace`.
@@ -230,6 +237,10 @@ class StandardizedTransformer(ValueHost):
                 call in its forward, `layers.1.self_attn.source.self_q_proj_0.output`; or a function of a value's path.
                 Modules answer to standard and to the family's own names; layers may be counted from the end and come
                 in slices, `layers.-1`, `layers.1:3`, also written as `layers[-1]`.
+            positions: the tokens whose part of each value is given: real tokens of each row, padding not counted on
+                either side, -1 the last. A number takes the axis of tokens away (`[batch hidden_size]`), as an index
+                does; several, a slice, `"prompt"` or what `positions()` gives leave it (`[batch count hidden_size]`),
+                in the order given. A pattern's axis is that of its queries; a value without tokens is as it is.
             attention_mask: as in `trace`.
             **forward: given to the model's `forward`: `position_ids`, `cache`, `logits_to_keep`, …
 
@@ -241,13 +252,37 @@ class StandardizedTransformer(ValueHost):
             InputError: as in `trace`.
             UnknownValueError: a name picks nothing; near names are listed.
             UnavailableValueError: this model does not have the value; the message says why.
+            InputError: a row has no such position, or the rows have different numbers of tokens at them.
         """
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
         picked = pick(self._subject, selectors if names else ["*"])
         inputs = self._forward(self.read, prompt, attention_mask, forward)
+        choice = as_choice(positions)
         self._subject.bring_weights()
-        found = read(self._subject, inputs, picked.names, self._edits)
+        found = read(self._subject, inputs, picked.names, self._edits, choice)
         return Values(apart(found), picked.asked, self.sizes["num_layers"])
+
+    def positions(
+        self, prompt: Prompt, text: str | Sequence[str], *, occurrence: int | None = None
+    ) -> range | list[range]:
+        """The positions of the tokens that hold a text in a prompt, as `read`, `hooks` and `steer` take them.
+
+        >>> subject = model.positions("The Space Needle is in", "Space Needle")
+        >>> model.read("The Space Needle is in", "layers.*.layer_output", positions=subject)
+
+        Args:
+            prompt: as in `trace`; of ids the text is found where the tokenizer gives the same ids for it.
+            text: what is looked for: one for all rows, or one a row. A token counts if any of its characters do.
+            occurrence: which one, where it occurs several times: 0 is the first, -1 the last.
+
+        Returns:
+            a range; of several prompts, one for each.
+
+        Raises:
+            InputError: it does not occur, or several times and `occurrence` does not say which; the model has no
+                tokenizer, or one that does not tell characters.
+        """
+        return spans(prompt, text, self.tokenizer, occurrence)
 
     def hooks(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
@@ -257,35 +292,51 @@ class StandardizedTransformer(ValueHost):
         >>> with model.hooks({"layers.*.mlp.mlp_output": lambda value: value * 0.5}):
         ...     model.read("def add(a, b):", "next_token_probs")
 
+        They act in the context that opens the block, in Python's sense (`contextvars`), and in no other: in
+        `asyncio.to_thread` and in tasks that are started inside, and not in other tasks, nor in a thread or an executor
+        unless the context is carried there: `Thread(target=contextvars.copy_context().run, args=(function,))`. A
+        generator has no context of its own: an edit that it holds is in force for its caller while it waits.
+
         Args:
             functions: by name, as in `read`, a function that is given the value, and edits it in place or returns what
                 is to stand in its place; None leaves it.
-            positions: the tokens at which the functions count, by their place in the whole sequence, which is the same
-                with and without a cache: "prompt", "new" (generated ones), a number, several, a slice; a negative
-                number counts from the end of the row's prompt. By default all. The function is given the whole value
-                all the same. Without a cache, the prompt's length is known in `model.generate` and not in a plain
-                `hf.generate`, each of whose passes then counts as a prompt.
+            positions: the tokens at which the functions count, by their place in the row's whole sequence, padding not
+                counted on either side, which is the same with and without a cache: "prompt", "new" (generated ones), a
+                number, several, a slice, or several for each row, as `positions()` gives them; a negative number counts
+                from the end of the row's prompt. By default all. The function is given the whole value all the same. In
+                a loop of your own over `model.hf`, the first pass, which has no cache, is the prompt.
             step: the step of a generation whose new tokens alone count; 0 is the prompt.
 
         Raises:
             UnknownValueError, UnavailableValueError: as in `read`.
             ReadOnlyError: a function is given for a value that cannot be edited.
-            CutawayError: on leaving the block, where the model ran and a function was never called.
+            InputError: these are no positions, or no step.
+            CutawayError: on leaving the block, where a function never acted: it was not called, the model did not run
+                or ran out of reach, or none of its positions came. The message says which it was.
         """
         return FunctionHooks(self._subject, self._function_edits(functions, positions, step))
 
     def editing(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> FunctionHooks:
-        """As `hooks`, for edits that stay over many traces and generations: it is no fault if one is never called."""
-        return FunctionHooks(self._subject, self._function_edits(functions, positions, step), must_be_called=False)
+        """As `hooks`, for edits that stay over many traces and generations.
+
+        It is no fault if the model is not run, or is left before a function was called. It is one, as in `hooks`, if it
+        ran out of reach alone, or if a function was called and its positions never came.
+        """
+        return FunctionHooks(self._subject, self._function_edits(functions, positions, step), may_be_left_out=True)
 
     def edited(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> StandardizedTransformer:
         """A second model with the same weights, whose every trace, generation and reading has these edits made in it.
 
-        The original is untouched, and its passes are not edited. Arguments are those of `hooks`.
+        The original is untouched, and its passes are not edited. Arguments are those of `hooks`. The edits belong to
+        the second model's passes, in whatever context these are.
+
+        Warns:
+            IdleEditWarning: in a pass, none of an edit's positions came, as "new" in a reading; or the pass ran to its
+                end and did not come by.
         """
         self._subject.bring_weights()
         view = object.__new__(type(self))
@@ -304,30 +355,23 @@ class StandardizedTransformer(ValueHost):
 
         Args:
             layers: a layer's number, or several; negative ones count from the end.
-            vector: `[hidden_size]`, or what can be added to `[batch seq hidden_size]`; it is taken to the stream's
-                dtype and device.
+            vector: `[hidden_size]` for all of them, or `[layers hidden_size]`, one for each in their order; it is taken
+                to the stream's dtype and device. For another at each position, give `hooks` a function.
             factor: what it is multiplied by.
             positions: as in `hooks`.
 
         Raises:
-            InputError: the vector is no tensor, or no layer is given.
+            InputError: the vector is no tensor, no layer is given, or one twice with a vector each.
             IndexError: there is no such layer.
-            ShapeError: the vector's last axis is not hidden_size.
+            ShapeError: the vector is neither one nor one a layer.
+            CutawayError: on leaving the block, as in `hooks`.
         """
-        if not isinstance(vector, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"a steering vector is a tensor; it was given a {type(vector).__name__}.")
-        if vector.shape[-1:] != (self.sizes["hidden_size"],):
-            raise ShapeError(
-                f"a steering vector is [hidden_size], {self.sizes['hidden_size']} here; it was given "
-                f"{list(vector.shape)}."
-            )
-        numbers: list[Any] = [layers] if isinstance(layers, int) else list(layers)
-        if not all(isinstance(number, int) for number in numbers) or isinstance(factor, str):
-            raise InputError(f"layers and factor are numbers; they were given {layers!r} and {factor!r}.")
-        paths = {f"{self.layers[layer]._path}.layer_output" for layer in numbers}
-        if not paths:
-            raise InputError("no layer was given to steer.")
-        return self.hooks(dict.fromkeys(sorted(paths), adds(vector, factor)), positions=positions)
+        sizes = self._subject.sizes
+        added = steering(layers, vector, factor, num_layers=sizes["num_layers"], hidden_size=sizes["hidden_size"])
+        functions: dict[Selector, ValueFunction] = {
+            f"layers.{layer}.layer_output": function for layer, function in added.items()
+        }
+        return self.hooks(functions, positions=positions)
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
         """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
@@ -412,14 +456,11 @@ class StandardizedTransformer(ValueHost):
         self, functions: Mapping[Selector, ValueFunction], positions: Positions, step: int | None
     ) -> list[FunctionEdit]:
         self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
-        if step is not None:
-            if positions is not None:
-                raise InputError("give `positions` or `step`, not both.")
-            if step < 0:
-                raise InputError(f"steps count from 0, the pass of the prompt; it was given step={step}.")
-            positions = "prompt" if step == 0 else NewToken(step - 1)
+        if step is not None and positions is not None:
+            raise InputError("give `positions` or `step`, not both.")
+        choice: Choice = as_choice(positions) if step is None else of_step(step)
         return [
-            FunctionEdit(address, function, positions)
+            FunctionEdit(address, function, choice)
             for name, function in functions.items()
             for address in addresses(self._subject, name)
         ]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cutaway.edits.function_edit import FunctionEdit
-from cutaway.edits.positions import counted, prompt_mask, real_so_far
+from cutaway.edits.rows import ModelCall, counted, prompt_mask, real_so_far
 from cutaway.errors import NoTraceError, OrderError
 from cutaway.passes.gradients import is_own
 from cutaway.passes.trace import Trace
@@ -199,6 +199,7 @@ class Generation(Trace):
         if stop is None:
             return False
         call: Call = stop.passing
+        self._under_way.call = ModelCall.of(call)
         self._inputs = call.kwargs if call.kwargs else {"input_ids": call.args[0]}
         tokens = self._inputs["input_ids"]
         real = real_so_far(call, self._prompt_mask)

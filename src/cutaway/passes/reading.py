@@ -6,12 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
-from cutaway.edits.function_hooks import Application
-from cutaway.errors import UnavailableValueError
+from cutaway.edits.picking import at_positions
+from cutaway.edits.positions import Choice, token_axis
+from cutaway.edits.rows import ModelCall, Rows
+from cutaway.errors import InputError, UnavailableValueError
 from cutaway.passes.derived import derive
 from cutaway.passes.saving import carry_save
 from cutaway.sites import Moment, OperationMoment
+from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.names import Name, address_of
 from cutaway.subject.subject import Subject
@@ -20,41 +24,79 @@ from cutaway.vocabulary import ValuePath
 
 
 def read(
-    subject: Subject, inputs: Mapping[str, Any], names: Sequence[Name], edits: Sequence[FunctionEdit] = ()
+    subject: Subject,
+    inputs: Mapping[str, Any],
+    names: Sequence[Name],
+    edits: Sequence[FunctionEdit] = (),
+    choice: Choice = None,
 ) -> dict[str, Any]:
-    """What these names stand for, by path, in the order of a pass, which is left after the last of them."""
+    """What these names stand for, by path, in the order of a pass, which is left after the last of them.
+
+    With a `choice` of positions, of each value that has an axis of tokens the part that belongs to these.
+    """
+    if choice is not None:
+        _refuse_without_tokens(names)
     derived = [name for name in names if isinstance(name, ValuePath) and name.value.derived]
     wanted = [address_of(subject, name) for name in names if name not in derived]
     sources = {source for path in derived for source in path.value.derived_from or ()}
     needed = {address.path: address for address in wanted}
     needed.update({source: subject.address(ValuePath(source, None)) for source in sources})
     found: dict[str, Any] = {}
+    call = ModelCall.of(Call((), dict(inputs)))
     if needed:
-        _run(subject, inputs, list(needed.values()), edits, found)
+        call = _run(subject, call, list(needed.values()), edits, found)
     values = {
-        str(path): derive(path.name, inputs, found.__getitem__) for path in derived if not path.value.derived_from
+        str(path): derive(path.name, lambda: call, found.__getitem__) for path in derived if not path.value.derived_from
     }
     for reached, value in found.items():
         if reached not in sources or any(address.path == reached for address in wanted):
             values[reached] = value
         for path in derived:
             if reached in (path.value.derived_from or ()):
-                values[str(path)] = derive(path.name, inputs, found.__getitem__)
-    return values
+                values[str(path)] = derive(path.name, lambda: call, found.__getitem__)
+    return values if choice is None else _parts(names, values, choice, Rows.of(call, subject.hf))
+
+
+def _refuse_without_tokens(names: Sequence[Name]) -> None:
+    unknown = [name for name in names if not isinstance(name, ValuePath)]
+    if unknown:
+        raise InputError(
+            f"it is not known which axis of `{unknown[0]}` is that of its tokens, so it cannot be read at positions. "
+            "Read it whole, or read a value of the vocabulary."
+        )
+    if all(token_axis(name.value) is None for name in names if isinstance(name, ValuePath)):
+        raise InputError(f"{', '.join(f'`{name}`' for name in names)} has no axis of tokens to be read at positions.")
+
+
+def _parts(names: Sequence[Name], values: Mapping[str, Any], choice: Choice, rows: Rows) -> dict[str, Any]:
+    """Of each value that has an axis of tokens, the part that belongs to these positions."""
+    known = {str(name): name.value for name in names if isinstance(name, ValuePath)}
+    return {
+        path: value
+        if token_axis(known[path]) is None or value is None
+        else carry_save(at_positions(known[path], value, choice, rows))
+        for path, value in values.items()
+    }
 
 
 def _run(
     subject: Subject,
-    inputs: Mapping[str, Any],
+    call: ModelCall,
     addresses: list[Address],
     edits: Sequence[FunctionEdit],
     found: dict[str, Any],
-) -> None:
-    """Runs the pass up to the last of the addresses; what it comes by is found in that order."""
+) -> ModelCall:
+    """Runs the pass up to the last of the addresses; what it comes by is found in that order.
+
+    Returns the pass's call as the model was given it.
+    """
     last = max(reversed(addresses), key=lambda address: subject.survey.order[_end(address)])
-    running = ForwardPass(partial(subject.hf, **inputs), grad=False)
+    running = ForwardPass(partial(subject.hf, **call.call.kwargs), grad=False)
     applied = Application(subject, edits, running.answers) if edits else None
+    given = [call]
     try:
+        # After the edits, so that it is given the call as they leave it.
+        running.attach(subject.hf, "enter", lambda passing: given.append(ModelCall.of(passing)))
         for address in addresses:
             if address is not last or isinstance(last.moment, OperationMoment):
                 running.attach(address.module, address.moment, _keep(address, subject, found))
@@ -70,10 +112,13 @@ def _run(
                     f"the pass did not come by {address.describe()}. Either this call does not use it, or the module "
                     "was exchanged after the model was opened: then open it again."
                 )
+        if applied is not None:
+            applied.warn_of_idle(to_the_end=running.finished)
     finally:
         running.close()
         if applied is not None:
             applied.remove()
+    return given[-1]
 
 
 def _end(address: Address) -> tuple[str, Moment]:

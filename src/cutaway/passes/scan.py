@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
-from cutaway.edits.function_hooks import Application
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
@@ -47,6 +47,10 @@ class Scan(Trace):
         self._twin = meta_twin(subject.hf)
         self._arithmetic = _OnMeta()
         self._modules: dict[str, nn.Module] = dict(self._twin.named_modules())
+
+    @property
+    def _root(self) -> nn.Module:
+        return self._twin
 
     def _prepare(self) -> None:
         """Nothing is to be loaded."""

@@ -13,8 +13,11 @@ from typing import Any, Self, cast
 
 from torch import Tensor, nn
 
+from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
-from cutaway.edits.function_hooks import Application
+from cutaway.edits.picking import index_of
+from cutaway.edits.positions import Positions, as_choice
+from cutaway.edits.rows import ModelCall, Rows, UnderWay, under_way
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
 from cutaway.passes import open_traces
 from cutaway.passes.gradients import (
@@ -29,10 +32,11 @@ from cutaway.passes.late_edits import LeftBehind
 from cutaway.passes.saving import carry_save
 from cutaway.passes.skipping import in_its_stead
 from cutaway.sites import OperationMoment
+from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Event, ForwardPass, Stop
-from cutaway.vocabulary import ValuePath
+from cutaway.vocabulary import VALUES, ValuePath
 
 
 class Trace:
@@ -47,6 +51,7 @@ class Trace:
         self._grad = grad
         self._pass: ForwardPass | None = None
         self._applied: Application | None = None
+        self._under_way = UnderWay()
         self._here: Address | None = None
         self._read: dict[str, Any] = {}
         self._read_here: dict[str, Any] = {}
@@ -60,6 +65,7 @@ class Trace:
         if self._grad:
             refuse_without_autograd()
         self._pass = self._open_pass()
+        self._pass.context.run(under_way.set, self._under_way)
         if self._edits:
             self._applied = self._apply(self._pass)
         if self._grad:
@@ -75,6 +81,8 @@ class Trace:
             if error is None:
                 self._refuse_late_edits_in_place()
                 self._let_finish()
+                if self._applied is not None:
+                    self._applied.warn_of_idle(to_the_end=self._running().finished)
         finally:
             self._close()
         if not self._grad:
@@ -89,6 +97,11 @@ class Trace:
     def is_open(self) -> bool:
         """Whether the block has been entered and not been left."""
         return self._pass is not None
+
+    @property
+    def _root(self) -> nn.Module:
+        """The model that runs."""
+        return self._subject.hf
 
     def _prepare(self) -> None:
         self._subject.bring_weights()
@@ -110,7 +123,7 @@ class Trace:
         """Abandons what has not run, and takes everything off the model."""
         running, self._pass = self._pass, None
         applied, self._applied = self._applied, None
-        self._here = None
+        self._here = self._under_way.call = None
         self._read.clear()
         self._read_here.clear()
         self._behind.clear()
@@ -123,14 +136,36 @@ class Trace:
                 applied.remove()
 
     @property
-    def inputs(self) -> Mapping[str, Any]:
-        """What the model is called with, edits included."""
-        edited = {}
-        for name in ("input_ids", "attention_mask"):
-            place = self._subject.address(ValuePath(name, None)).place
-            if place in self._read:
-                edited[name] = self._read[place]
-        return {**self._inputs, **edited}
+    def call(self) -> ModelCall:
+        """The call of the model that the trace runs, as the model is given it: edits are included."""
+        here = self._here
+        stop = self._pass.stop if self._pass is not None else None
+        if stop is not None and here is not None and here.module_path == "" and here.moment == "enter":
+            return ModelCall.of(stop.passing)
+        return self._under_way.call or ModelCall.of(Call((), dict(self._inputs)))
+
+    def at(self, positions: Positions) -> tuple[Tensor, Tensor]:
+        """What a `[batch seq …]` value is indexed by to have its part at these positions, whatever padding the rows
+        have.
+
+        >>> with model.trace(prompts) as run:
+        ...     last = model.layers[2].layer_output[run.at(-1)]  # [batch hidden_size]: each row's last real token
+        ...     model.layers[3].mlp.mlp_output[run.at([0, 1])] = 0
+
+        In a value whose tokens are the third axis, bring them second: `queries.transpose(1, 2)[run.at(-1)]`.
+
+        Args:
+            positions: real tokens of each row, as in `model.hooks`.
+
+        Returns:
+            the rows' indices and the tokens' places: `[batch]` each for one position, `[batch 1]` and `[batch count]`
+            for several.
+
+        Raises:
+            InputError: a row has no such position in this pass, or the rows have different numbers of them.
+        """
+        choice = as_choice("all" if positions is None else positions)
+        return index_of(choice, Rows.of(self.call, self._subject.hf), VALUES["layer_output"])
 
     def ask(self, address: Address) -> Any:
         """The value at an address; runs the pass up to it.
@@ -232,6 +267,7 @@ class Trace:
 
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
+        self._note_call(running)
         before = self._here
         stop = running.run_to(
             address.module,
@@ -255,6 +291,18 @@ class Trace:
             self._sourced.add(address.module)
         self._read_here = {}
         self._behind.note()
+
+    def _note_call(self, running: ForwardPass) -> None:
+        """Notes the model's call: when it begins, and when the pass leaves its entrance."""
+        holder = self._under_way
+        if running.started:
+            holder.call = self.call
+            return
+
+        def note(passing: Any) -> None:
+            holder.call = ModelCall.of(passing)
+
+        running.attach(self._root, "enter", note)
 
     def _limit(self) -> Event | None:
         """The moment at which the pass under way is over; None where nothing runs after it."""

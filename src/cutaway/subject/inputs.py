@@ -75,7 +75,8 @@ def prepare_inputs(
 
 def cached_positions(forward: Mapping[str, Any]) -> int:
     """How many positions the cache holds that is among a forward's arguments."""
-    cache = forward.get("cache", forward.get("past_key_values"))
+    cache: Any = forward.get("cache")
+    cache = forward.get("past_key_values") if cache is None else cache
     return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
 
 

@@ -1,0 +1,171 @@
+"""Function edits attached to a running model, and what is told of those that never acted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from greenlet import getcurrent, greenlet
+from torch import Tensor, nn
+
+from cutaway.edits.function_edit import FunctionEdit
+from cutaway.edits.positions import put_at, token_axis
+from cutaway.edits.rows import ModelCall, Rows, under_way
+from cutaway.edits.track import Track, chosen_places
+from cutaway.errors import CutawayError, IdleEditWarning
+from cutaway.sites.slots import Call, map_tensors
+from cutaway.subject.subject import Subject
+from cutaway.tracing import Attachment, attach
+from cutaway.tracing.attach import Answers
+
+
+class _Pass:
+    """A call of the model in one greenlet; with `call` None it is over."""
+
+    def __init__(self, call: ModelCall, before: Rows | None) -> None:
+        self.call: ModelCall | None = call
+        self.before = before
+        self.rows: Rows | None = None
+
+
+class Application:
+    """Function edits, attached to a running model.
+
+    The functions are called in every pass for which `answers()` is true, in the order in which they were given. Passes
+    may take turns, each in its greenlet.
+
+    Attributes:
+        calls: how many calls of the model have begun.
+        tracks: what became of each edit so far.
+    """
+
+    def __init__(
+        self, subject: Subject, edits: Sequence[FunctionEdit], answers: Answers, root: nn.Module | None = None
+    ) -> None:
+        self.calls = 0
+        self.tracks = [Track(edit) for edit in edits]
+        self._subject = subject
+        self._sizes = subject.sizes
+        self._root = root or subject.hf
+        self._at_some = any(edit.choice is not None for edit in edits)
+        self._passes: WeakKeyDictionary[greenlet, _Pass] = WeakKeyDictionary()
+        self._attachments: list[Attachment] = []
+        try:
+            self._attachments.append(attach(self._root, "enter", self._begin, answers))
+            for track in self.tracks:
+                address = track.edit.address
+                self._attachments.append(attach(address.module, address.moment, self._callback(track), answers))
+            if self._at_some:
+                self._attachments.append(attach(self._root, "enter", self._begin_as_edited, answers))
+                self._attachments.append(attach(self._root, "exit", self._end, answers))
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Takes off what was attached."""
+        for attachment in self._attachments:
+            attachment.remove()
+        self._attachments.clear()
+
+    def _begin(self, call: Call) -> None:
+        self.calls += 1
+        if self._at_some:
+            before = self._passes.get(getcurrent())
+            self._passes[getcurrent()] = _Pass(ModelCall.of(call), before.rows or before.before if before else None)
+
+    def _begin_as_edited(self, call: Call) -> None:
+        """Notes a call again, whose mask the functions may have edited."""
+        begun = self._passes[getcurrent()]
+        begun.call, begun.rows = ModelCall.of(call), None
+
+    def _end(self, _output: Any) -> None:
+        if getcurrent() in self._passes:
+            self._passes[getcurrent()].call = None
+
+    def _callback(self, track: Track) -> Callable[[Any], Any]:
+        edit = track.edit
+        address, function = edit.address, edit.function
+
+        def callback(passing: Any) -> Any:
+            old = address.slot.read(passing, self._sizes)
+            if old is None:
+                track.absent += 1
+                return None
+            track.calls += 1
+            given = map_tensors(torch.clone, old) if _must_be_copied(edit) else old
+            returned = function(given)
+            new = given if returned is None else returned
+            if new is old:
+                return None
+            new = address.fit(old, new, move=self._subject.over_devices)
+            if edit.choice is not None:
+                new = self._at_positions(track, old, new)
+            return address.slot.write(passing, new)
+
+        return callback
+
+    def _at_positions(self, track: Track, old: Tensor, new: Tensor) -> Tensor:
+        value = track.edit.address.value
+        assert value is not None
+        axis = token_axis(value)
+        assert axis is not None
+        rows = self._rows(track.edit)
+        chosen = chosen_places(track.edit, rows, old.shape[axis])
+        track.note(rows, chosen)
+        return put_at(old, new, axis, chosen)
+
+    def _rows(self, edit: FunctionEdit) -> Rows:
+        """The rows of the pass under way.
+
+        Raises:
+            CutawayError: it is not a call of the whole model, so that they are not known.
+        """
+        begun = self._passes.get(getcurrent())
+        if begun is None or begun.call is None:
+            opened = under_way.get()
+            if opened is None or opened.call is None:
+                raise CutawayError(
+                    f"`{edit.address.path}` is edited at positions, and positions are known of a call of the whole "
+                    "model. This pass is none: a part of the model was called, or it had begun when the edit was "
+                    "opened. Call the model itself inside the block."
+                )
+            begun = self._passes[getcurrent()] = _Pass(opened.call, begun.rows if begun else None)
+        if begun.rows is None:
+            assert begun.call is not None
+            begun.rows = Rows.of(begun.call, self._root, begun.before)
+        return begun.rows
+
+    def warn_of_idle(self, *, to_the_end: bool) -> None:
+        """Warns of edits that did not act in a pass of an edited model, as far as it went.
+
+        Warns:
+            IdleEditWarning: a function was called, and none of its positions came; or the pass ran to its end, and did
+                not come by.
+        """
+        for track in self.tracks:
+            idle = not track.acted if track.calls else to_the_end
+            if idle:
+                why = track.why_not() if track.calls else "was never called: the pass did not come by"
+                warnings.warn(
+                    f"the edited model's function for {track.edit.address.path} {why}.",
+                    IdleEditWarning,
+                    stacklevel=_OUTSIDE,
+                )
+
+
+def _must_be_copied(edit: FunctionEdit) -> bool:
+    """Whether a function that writes in place would write into what is not this value's alone.
+
+    Autograd may keep what passes for the way back. What enters attention may be the cache's own tensor: the edit would
+    add up step by step. A module's argument may be that of others too, as the normed stream is of three projections.
+    """
+    address = edit.address
+    return edit.choice is not None or address.moment == "arguments" or address.value is None or torch.is_grad_enabled()
+
+
+_OUTSIDE = 4
+"""How far up from a warning the line stands that ran the pass."""
