@@ -90,6 +90,10 @@ class IdleEditWarning(UserWarning):
     """An edited model's edit did not act in a pass; the message says why."""
 
 
+class UntestedWarning(UserWarning):
+    """A check could not put a promise to the test on these weights or under this load; the message names it."""
+
+
 def did_you_mean(
     given: str, names: Iterable[str], most: int = 3, shown: Mapping[str, str] = MappingProxyType({})
 ) -> str:

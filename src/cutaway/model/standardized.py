@@ -18,7 +18,7 @@ from cutaway.edits.positions import Choice, Positions, as_choice, of_step
 from cutaway.edits.steering import steering
 from cutaway.errors import InputError
 from cutaway.inspection import printout
-from cutaway.inspection.checks import CheckReport, check
+from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.support import Support, support
 from cutaway.model.hosts import ValueHost
 from cutaway.passes.generation import Generation
@@ -384,7 +384,7 @@ class StandardizedTransformer(ValueHost):
         Returns:
             `[… vocab_size]`.
         """
-        from cutaway.model.lens import project_on_vocab
+        from cutaway.subject.lens import project_on_vocab
 
         return project_on_vocab(self._subject, stream)
 

@@ -1,0 +1,126 @@
+"""The places of a model where values are read and written, and a pass with something attached to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cutaway.errors import CheckError
+from cutaway.sites import Moment, OperationMoment
+from cutaway.subject.address import Address
+from cutaway.subject.subject import Subject
+from cutaway.tracing import ForwardPass
+from cutaway.vocabulary import ValuePath
+
+
+@dataclass(frozen=True)
+class Place:
+    """One tensor at one moment, and the paths of all values that it is: both norm outputs where one norm feeds two."""
+
+    paths: tuple[ValuePath, ...]
+    address: Address
+
+    @property
+    def name(self) -> str:
+        """The path of the first value, by which it is told."""
+        return str(self.paths[0])
+
+    @property
+    def layer(self) -> int | None:
+        """The layer that it is in."""
+        return self.paths[0].layer
+
+    @property
+    def writable(self) -> bool:
+        """Whether an edit is promised to have an effect."""
+        return not all(path.value.read_only for path in self.paths)
+
+    @property
+    def switches(self) -> bool:
+        """Whether asking for it runs its layer by eager attention, under another load than eager."""
+        return self.address.moment in ("softmax", "pattern")
+
+
+class Tap(NamedTuple):
+    """What is attached to a pass: a callback at a moment of a module."""
+
+    module: nn.Module
+    moment: Moment | OperationMoment
+    callback: Callable[[Any], Any]
+
+
+def places(subject: Subject) -> list[Place]:
+    """All places of this model's values, in the order of a pass."""
+    found: dict[str, list[ValuePath]] = {}
+    for path in subject.value_paths:
+        if not path.value.derived:
+            found.setdefault(subject.address(path).place, []).append(path)
+    return [Place(tuple(paths), subject.address(paths[0])) for paths in found.values()]
+
+
+def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> Tensor:
+    """Runs the model with something attached, which is taken off again, and returns its logits."""
+    running = ForwardPass(partial(subject.hf, **inputs), grad=False)
+    try:
+        for tap in taps:
+            running.attach(*tap)
+        return running.run_to_end().logits
+    finally:
+        running.close()
+
+
+def run_plain(subject: Subject, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Runs the transformers model by itself, and returns its logits."""
+    with torch.no_grad():
+        return subject.hf(**inputs).logits
+
+
+class Seen(NamedTuple):
+    """What passed in a pass: the values by path, and the logits that the model returned."""
+
+    values: dict[str, Tensor]
+    logits: Tensor
+
+
+def look(
+    subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place], streams: Mapping[str, Tensor] | None = None
+) -> Seen:
+    """Reads values and leaves them as they are; with `streams`, each block is given its input of these.
+
+    Raises:
+        CheckError: a value is not there; it is named.
+    """
+    values: dict[str, Tensor] = {}
+    logits = run(subject, inputs, [*_feed(subject, at, streams), *(_note(subject, place, values) for place in at)])
+    for place in at:
+        if place.name not in values:
+            raise CheckError(f"a pass of this model does not come by {place.address.describe()}.")
+    return Seen(values, logits)
+
+
+def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
+    address = place.address
+
+    def note(passing: Any) -> None:
+        value = address.slot.read(passing, subject.sizes)
+        if not isinstance(value, Tensor):
+            raise CheckError(f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.")
+        kept = value.clone()  # what passes may be written into further on
+        values.update({str(path): kept for path in place.paths})
+
+    return Tap(address.module, address.moment, note)
+
+
+def _feed(subject: Subject, at: Sequence[Place], streams: Mapping[str, Tensor] | None) -> list[Tap]:
+    """Taps that give each block the stream it had in another pass, so that roundings do not add up over blocks."""
+
+    def feed(place: Place) -> Callable[[Any], Any]:
+        return lambda passing: place.address.slot.write(passing, (streams or {})[place.name].clone())
+
+    entrances = [place for place in at if streams and place.paths[0].name == "layer_input"]
+    return [Tap(place.address.module, place.address.moment, feed(place)) for place in entrances]

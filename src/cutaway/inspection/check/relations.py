@@ -1,0 +1,129 @@
+"""What holds between the values of one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import CheckError
+from cutaway.inspection.check.compare import close, differs, must_be_close, must_be_same, same
+from cutaway.inspection.check.report import CheckResult
+from cutaway.subject.lens import project_on_vocab
+from cutaway.subject.subject import Subject
+from cutaway.vocabulary import ValuePath
+
+Values = Mapping[str, Any]
+
+
+def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
+    """Puts to the test what the vocabulary says of values and of each to others.
+
+    Raises:
+        CheckError: naming the value and what differed.
+    """
+    yield shapes(subject, values, *values["input_ids"].shape)
+    yield _identity(subject, values)
+    if "layer_mid" in subject.family.values:
+        yield _middle(subject, values)
+    yield _softmax(subject, values)
+    yield _heads_merged(subject, values)
+    yield _projected(subject, values)
+    yield _lens(subject, values)
+
+
+def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResult:
+    """Every value has the shape of its layout."""
+    sizes = {**subject.sizes, "batch": batch, "seq": seq, "query": seq, "key": seq}
+    checked = 0
+    for path in subject.value_paths:
+        found = values.get(str(path))
+        if not isinstance(found, Tensor):
+            continue
+        expected = path.value.layout.shape(sizes)
+        if tuple(found.shape) != expected:
+            raise CheckError(
+                f"`{path}` has shape {list(found.shape)}, and its layout {path.value.layout.name} {path.value.layout} "
+                f"says {list(expected)}."
+            )
+        checked += 1
+    return CheckResult("every value has the shape of its layout", checked)
+
+
+def _layers(subject: Subject, values: Values, *names: str) -> Iterator[tuple[ValuePath, list[Tensor]]]:
+    """For each layer that has all of these values, the path of the first and the values."""
+    for layer in range(subject.sizes["num_layers"]):
+        paths = [ValuePath(name, layer) for name in names]
+        if all(str(path) in values for path in paths):
+            yield paths[0], [values[str(path)] for path in paths]
+
+
+def _identity(subject: Subject, values: Values) -> CheckResult:
+    cases, terms = 0, " + ".join(subject.family.stream)
+    for path, (output, *parts) in _layers(subject, values, "layer_output", *subject.family.stream):
+        must_be_same(str(path), output, _sum(output, parts), terms)
+        cases += 1
+    return CheckResult(f"{terms} is layer_output, bit for bit", cases)
+
+
+def _middle(subject: Subject, values: Values) -> CheckResult:
+    """Where a stream passes between attention and MLP, it is what the block adds up before the MLP."""
+    before = subject.family.stream[: subject.family.stream.index("mlp_output")]
+    cases = 0
+    for path, (middle, *parts) in _layers(subject, values, "layer_mid", *before):
+        must_be_same(str(path), middle, _sum(middle, parts), " + ".join(before))
+        cases += 1
+    return CheckResult(f"{' + '.join(before)} is layer_mid, bit for bit", cases)
+
+
+def _sum(like: Tensor, parts: list[Tensor]) -> Tensor:
+    """The sum from left to right, where a model over several devices has it."""
+    total = parts[0].to(like.device)
+    for part in parts[1:]:
+        total = total + part.to(like.device)
+    return total
+
+
+def _softmax(subject: Subject, values: Values) -> CheckResult:
+    """Some families take the softmax in the scores' own dtype, others in float32, whatever the model's is."""
+    cases = 0
+    for path, (pattern, scores) in _layers(subject, values, "attention_probabilities", "attention_scores"):
+        own, single = scores.softmax(dim=-1), scores.softmax(dim=-1, dtype=torch.float32)
+        if not close(pattern, own) and not close(pattern, single):
+            differs(str(path), pattern, own, "softmax(attention_scores)")
+        cases += 1
+    return CheckResult("softmax(attention_scores) is attention_probabilities", cases)
+
+
+def _heads_merged(subject: Subject, values: Values) -> CheckResult:
+    cases = 0
+    for path, (premix, heads) in _layers(subject, values, "attention_premix", "attention_head_outputs"):
+        must_be_same(str(path), premix, heads, "the head outputs side by side")
+        cases += 1
+    return CheckResult("attention_premix is the head outputs side by side, bit for bit", cases)
+
+
+def _projected(subject: Subject, values: Values) -> CheckResult:
+    cases = 0
+    for path, (output, premix) in _layers(subject, values, "attention_output", "attention_premix"):
+        project = subject.modules[subject.module_path("attention", path.layer, "o_proj")]
+        with torch.no_grad():
+            expected = project(premix.flatten(-2))
+        must_be_close(str(path), output, expected, "o_proj(attention_premix)")
+        cases += 1
+    return CheckResult("o_proj(attention_premix) is attention_output", cases)
+
+
+def _lens(subject: Subject, values: Values) -> CheckResult:
+    """A family that does more past the head, a soft cap say, has the lens end where the head does."""
+    last = values.get(str(ValuePath("layer_output", subject.sizes["num_layers"] - 1)))
+    if last is None:
+        return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)
+    capped = "lm_head_output" in values and not same(values["logits"], values["lm_head_output"])
+    name = "lm_head_output" if capped else "logits"
+    with torch.no_grad():
+        lens = project_on_vocab(subject, last)
+    must_be_same(name, values[name], lens, "project_on_vocab(the last layer_output)")
+    return CheckResult(f"project_on_vocab of the last layer_output is {name}, bit for bit", 1)
