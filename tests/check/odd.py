@@ -37,9 +37,7 @@ def config(family: str, **changes: Any) -> PretrainedConfig:
     return FAMILIES[family](**changes)
 
 
-def model(
-    family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32, **changes: Any
-) -> PreTrainedModel:
+def model(family: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32, **changes: Any) -> PreTrainedModel:
     return build(config(family, **changes), attention, dtype)
 
 
@@ -48,7 +46,12 @@ def parts(hf: Any) -> tuple[Any, list[Any], list[Any], list[Any]]:
     kind = type(hf).__name__
     if kind.startswith("GPT2"):
         blocks = list(hf.transformer.h)
-        return blocks, [(b.attn.c_attn,) for b in blocks], [b.attn.c_proj for b in blocks], [b.mlp.c_proj for b in blocks]
+        return (
+            blocks,
+            [(b.attn.c_attn,) for b in blocks],
+            [b.attn.c_proj for b in blocks],
+            [b.mlp.c_proj for b in blocks],
+        )
     if kind.startswith("GPTNeoX"):
         blocks = list(hf.gpt_neox.layers)
         return (
@@ -159,4 +162,3 @@ def spoilt(family: str, how: str, attention: str = "sdpa", dtype: torch.dtype = 
     with torch.no_grad():
         SPOILT[how](hf)
     return hf
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,8 @@ Wrap = Callable[[Callable[[Any], Any], Any], Any]
 """Given the callback and what passes, does in its stead what a broken engine would."""
 
 
-def tamper(patch: pytest.MonkeyPatch, module: nn.Module, moment: str, wrap: Wrap, only: str = "") -> None:
-    """Has everything that is attached to a moment of a module run through `wrap`; `only` as `wrap` is named."""
+def tamper(patch: pytest.MonkeyPatch, module: nn.Module, moment: str, wrap: Wrap) -> None:
+    """Has everything that is attached to a moment of a module run through `wrap`."""
     original = ForwardPass.attach
 
     def attach(self: Any, where: Any, when: Any, callback: Any) -> Any:
@@ -26,11 +25,6 @@ def tamper(patch: pytest.MonkeyPatch, module: nn.Module, moment: str, wrap: Wrap
         return original(self, where, when, callback)
 
     patch.setattr(ForwardPass, "attach", attach)
-
-
-def dropped(callback: Callable[[Any], Any], passing: Any) -> None:
-    """Serves a shallow copy, and forgets what is returned."""
-    callback(copy.copy(passing))
 
 
 def next_up(tensor: Tensor) -> Tensor:

@@ -74,11 +74,12 @@ def test_a_stream_that_overflows_is_sent_to_a_wider_dtype_which_helps(attention:
             StandardizedTransformer(large(dtype))
 
 
-def test_float32_that_overflows_is_sent_to_float64() -> None:
-    hf: Any = odd.model("llama")
+def test_float32_that_overflows_is_not_sent_to_sdpa() -> None:
+    hf: Any = odd.model("gpt2")
     with torch.no_grad():
-        hf.model.layers[1].mlp.down_proj.weight *= 1e38
-    assert "Load it with dtype=torch.float64" in told(hf)
+        hf.transformer.h[1].mlp.c_proj.weight *= 1e38
+    message = told(hf)
+    assert "a value passes what float32 holds, 3.4e+38. float64 holds it" in message
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         StandardizedTransformer(hf.double())

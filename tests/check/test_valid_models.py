@@ -35,10 +35,9 @@ def opens(hf: Any) -> Any:
 
 
 @FAMILIES
-@KERNELS
 @pytest.mark.parametrize("how", odd.SPOILT)
-def test_odd_weights(family: str, attention: str, how: str) -> None:
-    opens(odd.spoilt(family, how, attention))
+def test_odd_weights(family: str, how: str) -> None:
+    opens(odd.spoilt(family, how, "eager" if (len(family) + len(how)) % 2 else "sdpa"))
 
 
 @FAMILIES
@@ -52,7 +51,7 @@ def test_odd_sizes(family: str, size: str) -> None:
 @KERNELS
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
 def test_every_dtype(family: str, attention: str, dtype: torch.dtype) -> None:
-    """gpt2 and a softmax in its own dtype, the others and one in float32; eager, they have NaN for padding in float64."""
+    """GPT-2 takes its softmax in its own dtype, the others in float32; eager in float64, they have NaN for padding."""
     opens(odd.model(family, attention, dtype))
 
 

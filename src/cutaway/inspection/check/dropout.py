@@ -43,4 +43,9 @@ class _WithoutDropout(TorchFunctionMode):
 
 def without_dropout(hf: nn.Module) -> AbstractContextManager[object]:
     """A with-block in which this thread's passes drop nothing; nothing is put in force for a model in evaluation."""
-    return _WithoutDropout() if any(module.training for module in hf.modules()) else contextlib.nullcontext()
+    return _WithoutDropout() if is_training(hf) else contextlib.nullcontext()
+
+
+def is_training(hf: nn.Module) -> bool:
+    """Whether a module of it is in training mode."""
+    return any(module.training for module in hf.modules())

@@ -52,10 +52,11 @@ def _cause(subject: Subject, first: str) -> str:
             "Its weights are, and float16 ends at 65504: eager attention multiplies before it scales. Load it with "
             "attn_implementation='sdpa' or dtype=torch.bfloat16."
         )
-    wider = "torch.bfloat16 or dtype=torch.float32" if dtype == torch.float16 else "torch.float64"
-    if dtype == torch.float64:
-        return "Its weights are, and no dtype holds larger numbers."
-    name = str(dtype).removeprefix("torch.")
-    return (
-        f"Its weights are: a value passes what {name} holds, {torch.finfo(dtype).max:.3g}. Load it with dtype={wider}."
+    ends = (
+        f"Its weights are: a value passes what {str(dtype).removeprefix('torch.')} holds, {torch.finfo(dtype).max:.3g}."
     )
+    if dtype == torch.float16:
+        return f"{ends} Load it with dtype=torch.bfloat16 or dtype=torch.float32, which end at 3.4e+38."
+    if dtype == torch.float64:
+        return f"{ends} No dtype holds more."
+    return f"{ends} float64 holds it, where the model's own code does not go through float32 on the way."

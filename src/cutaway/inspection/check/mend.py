@@ -33,12 +33,11 @@ class Mend:
         parted: the first place at which something else passed than in the pass before, or None.
     """
 
-    def __init__(self, subject: Subject, inputs: Mapping[str, Tensor], before: Seen, streams: Mapping[str, Tensor]):
+    def __init__(self, subject: Subject, inputs: Mapping[str, Tensor], before: Seen) -> None:
         self.parted: Place | None = None
         self._subject = subject
         self._inputs = inputs
         self._before = before
-        self._streams = streams
         self._weights = {_memory(t) for t in (*subject.hf.parameters(), *subject.hf.buffers())}
         self._written: dict[int, Tensor] = {}
         self._spoilt: list[tuple[Any, Tensor, Tensor]] = []
@@ -63,12 +62,8 @@ class Mend:
     def _look(self, place: Place) -> Tap:
         address = place.address
 
-        def look(passing: Any) -> Any:
-            found = address.slot.read(passing, self._subject.sizes)
-            if place.name in self._streams:
-                return address.slot.write(passing, self._streams[place.name].clone())
-            self._compare(place, found)
-            return None
+        def look(passing: Any) -> None:
+            self._compare(place, address.slot.read(passing, self._subject.sizes))
 
         return Tap(address.module, address.moment, look)
 
@@ -100,10 +95,7 @@ class Mend:
                 return self._write(place, passing, self._inputs[place.name].clone())
             new = self._ahead.pop(place.name, None)
             new = old.clone() if new is None else new
-            if place.name in self._streams:
-                new = self._streams[place.name].clone()
-            else:
-                self._compare(place, new)
+            self._compare(place, new)
             passing = self._write(place, passing, new)
             if address.moment != "exit" or _memory(old) not in self._written:
                 self._spoil(place, old)  # at an exit, what was written before is a value that passes through
@@ -150,7 +142,10 @@ class Mend:
 
     def _restoring(self, edited: Sequence[Place]) -> list[Tap]:
         scopes = dict.fromkeys(scope for place in edited if (scope := self._scope(place)) is not None)
-        return [Tap(scope, "exit", lambda _, scope=scope: self._restore(scope)) for scope in scopes]
+        return [Tap(scope, "exit", self._restorer(scope)) for scope in scopes]
+
+    def _restorer(self, scope: nn.Module) -> Callable[[Any], None]:
+        return lambda _: self._restore(scope)
 
     def _restore(self, scope: nn.Module | None, everything: bool = False) -> None:
         kept: list[tuple[Any, Tensor, Tensor]] = []
@@ -173,41 +168,33 @@ class Mend:
         return Tap(self._subject.hf, "enter", look)
 
 
-def edits_take_place(
-    subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place], before: Seen, streams: Mapping[str, Tensor]
-) -> int:
-    """Edits every writable place at once, and gives their number.
+def edits_take_place(subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place], before: Seen) -> int:
+    """Edits every writable place at once, and gives the number of values.
 
     Args:
-        at: all places to look at.
+        at: all places.
         before: what passed there in a pass without edits.
-        streams: the blocks' inputs, where each block is given its own; else empty.
 
     Raises:
         CheckError: naming the value whose edit does not arrive.
     """
     edited = [place for place in at if place.writable]
-    mend = Mend(subject, inputs, before, streams)
+    mend = Mend(subject, inputs, before)
     if not mend.run(edited, at):
-        _name_the_one(subject, inputs, at, before, streams, mend.parted)
+        _name_the_one(subject, inputs, at, before, mend.parted)
     return sum(len(place.paths) for place in edited)
 
 
 def _name_the_one(
-    subject: Subject,
-    inputs: Mapping[str, Tensor],
-    at: Sequence[Place],
-    before: Seen,
-    streams: Mapping[str, Tensor],
-    parted: Place | None,
+    subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place], before: Seen, parted: Place | None
 ) -> None:
-    """Edits the places that come before the one where the passes parted each by itself."""
+    """Edits the places that come shortly before the one where the passes parted each by itself."""
     end = at.index(parted) if parted is not None else len(at)
     near = parted.layer if parted is not None else subject.sizes["num_layers"]
     for place in reversed(at[:end]):
         far = near is not None and place.layer is not None and place.layer < near - 1
         if place.writable and not far:
-            alone = Mend(subject, inputs, before, streams)
+            alone = Mend(subject, inputs, before)
             if not alone.run([place], at):
                 seen = f"`{alone.parted.name}`" if alone.parted is not None else "what the model returns"
                 raise CheckError(
@@ -224,4 +211,4 @@ def _others(name: str, tensor: Tensor, vocab_size: int) -> Tensor:
 
 
 def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return tensor.untyped_storage()._cdata

@@ -41,8 +41,8 @@ class Place:
         return not all(path.value.read_only for path in self.paths)
 
     @property
-    def switches(self) -> bool:
-        """Whether asking for it runs its layer by eager attention, under another load than eager."""
+    def is_pattern(self) -> bool:
+        """Whether it is inside an eager attention alone: scores or pattern."""
         return self.address.moment in ("softmax", "pattern")
 
 
@@ -87,16 +87,14 @@ class Seen(NamedTuple):
     logits: Tensor
 
 
-def look(
-    subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place], streams: Mapping[str, Tensor] | None = None
-) -> Seen:
-    """Reads values and leaves them as they are; with `streams`, each block is given its input of these.
+def look(subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place]) -> Seen:
+    """Reads values and leaves them as they are.
 
     Raises:
         CheckError: a value is not there; it is named.
     """
     values: dict[str, Tensor] = {}
-    logits = run(subject, inputs, [*_feed(subject, at, streams), *(_note(subject, place, values) for place in at)])
+    logits = run(subject, inputs, [_note(subject, place, values) for place in at])
     for place in at:
         if place.name not in values:
             raise CheckError(f"a pass of this model does not come by {place.address.describe()}.")
@@ -114,13 +112,3 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
         values.update({str(path): kept for path in place.paths})
 
     return Tap(address.module, address.moment, note)
-
-
-def _feed(subject: Subject, at: Sequence[Place], streams: Mapping[str, Tensor] | None) -> list[Tap]:
-    """Taps that give each block the stream it had in another pass, so that roundings do not add up over blocks."""
-
-    def feed(place: Place) -> Callable[[Any], Any]:
-        return lambda passing: place.address.slot.write(passing, (streams or {})[place.name].clone())
-
-    entrances = [place for place in at if streams and place.paths[0].name == "layer_input"]
-    return [Tap(place.address.module, place.address.moment, feed(place)) for place in entrances]

@@ -1,14 +1,14 @@
 """The passes of a check, and what is asked of each.
 
 1. The plain model.
-2. One in which every value is looked at that the load's own attention can show: its logits are the plain ones, bit for
-   bit. Then one in which each of these is edited, see `mend`.
-3. Under another attention than eager, two more that ask for scores and pattern too, by which every layer is run by
-   eager attention; each block is given the stream that it had in pass 2.
+2. One in which every value is looked at: its logits are the plain ones, bit for bit, also under a kernel that has no
+   softmax to look at. What the vocabulary says of values is asked of these, see `relations`.
+3. One in which every value is edited, and comes to what it was, see `mend`.
 4. One with a row for each value, see `reach`.
+5. Under another attention than eager, one in which every layer's scores are edited by a rounding, see `mixing`.
 
-How long they take does not depend on the number of values, and grows with the number of layers as a pass does. The
-last has some twenty-five rows of three tokens, the others three of six. A model without weights has its shapes checked.
+How long they take does not depend on the number of values, and grows with the layers as a pass does. The fourth has
+some twenty-five rows of three tokens, the others three of six. A model without weights has its shapes checked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from cutaway.edits.rows import ModelCall
 from cutaway.errors import CheckError, NonFiniteWarning, UntestedWarning
 from cutaway.inspection.check.compare import must_be_same, same
-from cutaway.inspection.check.dropout import without_dropout
+from cutaway.inspection.check.dropout import is_training, without_dropout
 from cutaway.inspection.check.finite import tell_not_finite
 from cutaway.inspection.check.mend import edits_take_place
 from cutaway.inspection.check.mixing import pattern_is_the_kernels
@@ -30,6 +31,7 @@ from cutaway.inspection.check.reach import Reach
 from cutaway.inspection.check.relations import relations, shapes
 from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
 from cutaway.passes.derived import derive
+from cutaway.sites.slots import Call
 from cutaway.subject.subject import Subject
 from cutaway.subject.survey import BATCH, SEQ
 
@@ -78,66 +80,70 @@ class _Check:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._inputs = sample(subject, rows=3, seq=6)
-        self._all = places(subject)
-        self._eager = subject.hf.config._attn_implementation == "eager"
+        self._places = places(subject)
+        self._kernel = subject.hf.config._attn_implementation != "eager"
 
     def run(self) -> tuple[list[Finding], str]:
         """What was found, and what is to be said of logits that are not finite."""
-        subject = self._subject
         try:
-            plain = run_plain(subject, self._inputs)
-            if bool(plain.isnan().any()):
-                # Some models have NaN for a query that may attend to nothing, as padding on the left may not.
-                self._inputs = sample(subject, rows=3, seq=6, hidden_from=1)
-                plain = run_plain(subject, self._inputs)
+            plain = self._run_plain()
         except Exception as error:  # whatever the model raises by itself, for its own reasons
             first = (str(error).strip() or type(error).__name__).split("\n")[0]
             why = f"the plain model fails on three rows of ids: {type(error).__name__}: {first}"
             return [Untested("every promise", why)], ""
-        at = [place for place in self._all if self._eager or not place.switches]
-        kernel = look(subject, self._inputs, at)
-        same_as_plain = self._same_as_plain(kernel, plain, at)
-        streams = {} if self._eager else self._streams(kernel)
-        eager = kernel if self._eager else look(subject, self._inputs, self._all, streams)
-        findings: list[Finding] = list(relations(subject, self._with_derived(eager)))
-        if not self._eager:
-            findings.append(pattern_is_the_kernels(subject, kernel, eager))
-        findings.append(same_as_plain)
-        not_finite = "" if bool(plain.isfinite().all()) else tell_not_finite(subject, kernel.values)
+        seen = look(self._subject, self._inputs, self._places)
+        kernel = self._without_patterns(seen)
+        same_as_plain = self._same_as_plain(kernel, plain)
+        findings: list[Finding] = [*relations(self._subject, self._with_derived(seen)), same_as_plain]
+        not_finite = "" if bool(plain.isfinite().all()) else tell_not_finite(self._subject, seen.values)
+        if self._kernel:
+            findings.append(pattern_is_the_kernels(self._subject, self._inputs, self._places, kernel))
         if bool(plain.isnan().any()):
             why = "the logits are NaN as they are"
             return [*findings, Untested(_PLACE, why), Untested(_REACH, why)], not_finite
-        if isinstance(same_as_plain, Untested):
-            findings.append(Untested(_PLACE, same_as_plain.why))
-        else:
-            findings.append(self._take_place(at, kernel, eager, streams))
+        findings.append(self._take_place(seen, same_as_plain))
         findings.append(self._reach())
         return findings, not_finite
 
-    def _streams(self, kernel: Seen) -> dict[str, Tensor]:
-        return {name: value for name, value in kernel.values.items() if name.endswith(".layer_input")}
+    def _without_patterns(self, seen: Seen) -> Seen:
+        """The same values as the load's own kernel has them.
+
+        In training, a layer whose pattern is asked for goes on with that, since dropout is to be drawn once; see
+        `tracing.beside_kernel`.
+        """
+        if not self._kernel or not is_training(self._subject.hf):
+            return seen
+        by_kernel = look(self._subject, self._inputs, [place for place in self._places if not place.is_pattern])
+        return Seen({**seen.values, **by_kernel.values}, by_kernel.logits)
+
+    def _run_plain(self) -> Tensor:
+        plain = run_plain(self._subject, self._inputs)
+        if bool(plain.isnan().any()):
+            # Some models have NaN for a query that may attend to nothing, as padding on the left may not.
+            self._inputs = sample(self._subject, rows=3, seq=6, hidden_from=1)
+            plain = run_plain(self._subject, self._inputs)
+        return plain
 
     def _with_derived(self, seen: Seen) -> dict[str, object]:
         derived = [path for path in self._subject.value_paths if path.value.derived]
-        ask = seen.values.__getitem__
-        return {**seen.values, **{str(path): derive(path.name, self._inputs, ask) for path in derived}}
+        call, ask = ModelCall.of(Call((), dict(self._inputs))), seen.values.__getitem__
+        return {**seen.values, **{str(path): derive(path.name, lambda: call, ask) for path in derived}}
 
-    def _same_as_plain(self, seen: Seen, plain: Tensor, at: Sequence[Place]) -> Finding:
+    def _same_as_plain(self, seen: Seen, plain: Tensor) -> Finding:
         must_be_same("logits", seen.values["logits"], seen.logits, "what the model returns")
         if same(seen.logits, plain):
-            return CheckResult(_PLAIN, len(at))
+            return CheckResult(_PLAIN, len(self._places))
         if not same(run_plain(self._subject, self._inputs), plain):
             return Untested(_PLAIN, "two passes of the plain model differ from each other")
-        raise CheckError(_what_changes_the_logits(self._subject, self._inputs, plain, at))
+        raise CheckError(_what_changes_the_logits(self._subject, self._inputs, plain, self._places))
 
-    def _take_place(self, at: Sequence[Place], kernel: Seen, eager: Seen, streams: Mapping[str, Tensor]) -> Finding:
-        cases = edits_take_place(self._subject, self._inputs, at, kernel, {})
-        if not self._eager:
-            cases += edits_take_place(self._subject, self._inputs, self._all, eager, streams)
-        return CheckResult(_PLACE, cases)
+    def _take_place(self, seen: Seen, same_as_plain: Finding) -> Finding:
+        if isinstance(same_as_plain, Untested):
+            return Untested(_PLACE, same_as_plain.why)
+        return CheckResult(_PLACE, edits_take_place(self._subject, self._inputs, self._places, seen))
 
     def _reach(self) -> Finding:
-        reach = Reach(self._subject, self._all)
+        reach = Reach(self._subject, self._places)
         reach.run(sample(self._subject, rows=1, seq=3))
         if not reach.independent:
             return Untested(_REACH, "a row of a batch depends on the others here")
