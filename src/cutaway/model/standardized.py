@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
+from cutaway.edits.carrier import carrying
 from cutaway.edits.function_edit import FunctionEdit, ValueFunction
 from cutaway.edits.function_hooks import FunctionHooks
 from cutaway.edits.positions import Choice, Positions, as_choice, of_step
@@ -68,6 +69,7 @@ class StandardizedTransformer(ValueHost):
 
     _edits: tuple[FunctionEdit, ...]
     """Made in every pass that is opened through this model."""
+    _carrier: PreTrainedModel | None
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class StandardizedTransformer(ValueHost):
         subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights)
         super().__init__(subject, "model")
         object.__setattr__(self, "_edits", ())
+        object.__setattr__(self, "_carrier", None)
         if opened.hf.training:
             warnings.warn(
                 f"{opened.name} is in training mode, so dropout may make two passes differ. Call its eval() first.",
@@ -100,8 +103,17 @@ class StandardizedTransformer(ValueHost):
 
     @property
     def hf(self) -> PreTrainedModel:
-        """The transformers model, unchanged."""
-        return self._subject.hf
+        """The transformers model, unchanged; of an edited model, one that carries the edits into every call of it."""
+        if not self._edits:
+            return self._subject.hf
+        if self._carrier is None:
+            object.__setattr__(self, "_carrier", carrying(self._subject, self._edits))
+        assert self._carrier is not None
+        return self._carrier
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the transformers model, outside any trace."""
+        return self.hf(*args, **kwargs)
 
     @property
     def tokenizer(self) -> Any:
@@ -332,7 +344,8 @@ class StandardizedTransformer(ValueHost):
         """A second model with the same weights, whose every trace, generation and reading has these edits made in it.
 
         The original is untouched, and its passes are not edited. Arguments are those of `hooks`. The edits belong to
-        the second model's passes, in whatever context these are.
+        the second model's passes, in whatever context these are. Its `hf` is a transformers model that carries them,
+        into plain calls, its own `generate`, and whatever is given it, as a pipeline.
 
         Warns:
             IdleEditWarning: in a pass, none of an edit's positions came, as "new" in a reading; or the pass ran to its
@@ -342,6 +355,7 @@ class StandardizedTransformer(ValueHost):
         view = object.__new__(type(self))
         ValueHost.__init__(view, self._subject.twin(), "model")
         object.__setattr__(view, "_edits", (*self._edits, *self._function_edits(functions, positions, step)))
+        object.__setattr__(view, "_carrier", None)
         return view
 
     def steer(

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+STANDS_FOR = "_cutaway_carrier"
+"""Where a model that stands in for another, and carries edits into it, holds what has that other as its `hf`."""
 _PUT_ON_ONE_MODULE = ("forward", "_old_forward", "_hf_hook")
 """What a pass of ours, or accelerate, puts on a module; it would call that module and not the copy."""
 
@@ -20,6 +22,9 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
     The copy is of this model as it stands, with modules that were exchanged or packed, not of its class. Hooks are not
     even copied: what they belong to may be large, or refuse.
     """
+    stands_in = vars(model).get(STANDS_FOR)
+    if stands_in is not None:
+        return meta_twin(stands_in.hf)
     if is_sharded(model):
         with torch.device("meta"):
             return type(model)._from_config(copy.deepcopy(model.config)).eval()
