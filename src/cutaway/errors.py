@@ -74,6 +74,18 @@ class LoadError(CutawayError, OSError):
     """A checkpoint cannot be read: not found, damaged, in pickle format, or in need of remote code."""
 
 
+class UnknownModelError(LoadError):
+    """There is no model, folder or file of the name that was given; the message lists near names."""
+
+
+class OutputError(CutawayError, OSError):
+    """A file or folder cannot be written; the message says why."""
+
+
+class AlreadyThereError(OutputError):
+    """What would be written is there already, and replacing it was not asked for."""
+
+
 class NoWeightsError(CutawayError, RuntimeError):
     """The model was loaded with `dispatch=False` and its weights cannot be had."""
 

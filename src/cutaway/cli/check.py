@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode
+from cutaway.cli.options import Json, Loading, Model, opens_a_model
+from cutaway.errors import CheckError
+
+if TYPE_CHECKING:
+    from cutaway.inspection.checks import CheckReport
 
 
+@opens_a_model
 def check(
     model: Model,
-    dtype: Dtype = None,
-    attn: Attention = None,
-    device: Device = None,
+    loading: Loading,
     shapes_only: Annotated[
         bool, typer.Option("--shapes-only", help="Load no weights, and check shapes alone.")
     ] = False,
-    trust_remote_code: RemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    debug: Debug = False,
+    as_json: Json = False,
 ) -> None:
     """Check that a model keeps the vocabulary's promises. Ends with status 1 where it does not."""
-    from cutaway.cli.options import open_model, waiting
+    from cutaway.cli.opening import open_model
+    from cutaway.cli.terminal import print_json, say, waiting
 
-    opened = open_model(
-        model,
-        dtype=dtype,
-        attn=attn,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        dispatch=not shapes_only,
-        check=False,
-    )
-    with waiting(f"checking {model}"):
-        report = opened.check()
-    typer.echo(str(report))
+    opened = open_model(model, loading, dispatch=not shapes_only, check=False)
+    try:
+        with waiting(f"checking {model}"):
+            report = opened.check()
+    except CheckError as error:
+        if as_json:
+            print_json({"model": model, "holds": False, "broken": str(error), "promises": []})
+        raise
+    if as_json:
+        print_json(to_dict(report))
+    else:
+        say(str(report))
+
+
+def to_dict(report: CheckReport) -> dict[str, Any]:
+    """A report as data: `model`, `holds`, `broken` (what does not hold, or null) and `promises`.
+
+    A promise is in words, with the `cases` in which it was put to the test.
+    """
+    promises = [{"promise": result.promise, "cases": result.cases} for result in report]
+    return {"model": report.model, "holds": True, "broken": None, "promises": promises}

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cutaway.cli.options import Debug
-from cutaway.cli.picture import refuse_unwritable
+from cutaway.cli.options import Debug, Force
+
+_PAGE = Path("phi-mini-attention.html")
 
 
 def demo(
@@ -16,9 +17,8 @@ def demo(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw what is shown to an SVG file, too.", show_default=False)
     ] = None,
-    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the attention page is written.")] = Path(
-        "phi-mini-attention.html"
-    ),
+    page: Annotated[Path, typer.Option(metavar="FILE", help="Where the attention page is written.")] = _PAGE,
+    force: Force = False,
     step: Annotated[
         list[int] | None,
         typer.Option(metavar="N", min=1, max=5, help="Show this step alone; may be given again.", show_default=False),
@@ -26,11 +26,13 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """See Cutaway at work. Names, an edit, an identity, an induction head, and what stopping early skips."""
-    from cutaway.cli.options import waiting
+    from cutaway.cli.output import refuse_unwritable
+    from cutaway.cli.terminal import unpadded_console, waiting
 
+    if svg is not None:
+        refuse_unwritable(svg, (".svg",), force=force)
     with waiting("starting torch and transformers"):
-        from cutaway.demo import run
-    from rich.console import Console
-
-    refuse_unwritable(page, (".html", ".htm"))
-    run(model, Console(), svg, page, step or ())
+        from cutaway.demo import is_own_page, run
+    if page != _PAGE and not step:  # of the usual one the demo says what became of it
+        refuse_unwritable(page, (".html", ".htm"), force=force or is_own_page(page))
+    run(model, unpadded_console(), svg, page, step or (), replace=force)

@@ -14,7 +14,6 @@ from cutaway.cli.options import Debug
 encyclopedia = typer.Typer(
     cls=Group,
     help="Build the encyclopedia, or show it. A page a family, every statement on it run.",
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -40,21 +39,21 @@ def serve_command(
     debug: Debug = False,
 ) -> None:
     """Show the site to this machine alone. Builds it first where there is none."""
+    from cutaway.cli.terminal import say
     from cutaway.encyclopedia.folder import LISTING
     from cutaway.encyclopedia.serving import Server
 
     with Server(out, port) as server:
         if not (out / LISTING).is_file():
             _build(out, [], force=False)
-        typer.echo(f"the encyclopedia is at {server.url} (Ctrl-C ends it)")
+        say(f"the encyclopedia is at {server.url} (Ctrl-C ends it)")
         server.run()
 
 
 def _build(out: Path, families: list[str], force: bool) -> None:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from cutaway.cli.options import waiting
+    from cutaway.cli.terminal import console, say, waiting
 
     with waiting("starting torch and transformers"):
         from cutaway.encyclopedia.folder import check_folder
@@ -63,7 +62,8 @@ def _build(out: Path, families: list[str], force: bool) -> None:
     names = known_families(families)
     check_folder(out, force=force)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    target = console(stderr=True)
+    with Progress(*columns, console=target, disable=not target.is_terminal) as bar:
         task = bar.add_task("starting", total=steps_of(names))
         taken = count()
         files = build(
@@ -74,4 +74,4 @@ def _build(out: Path, families: list[str], force: bool) -> None:
         )
         bar.update(task, completed=next(taken), description="done")
     size = sum(file.stat().st_size for file in files)
-    typer.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")
+    say(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")

@@ -1,109 +1,74 @@
-"""The options that several commands share, and opening the model that they describe."""
+"""The options that commands share, each stated once.
+
+A command that opens a model takes `loading: Loading` and is decorated with `opens_a_model`; on the command line each
+field of `Loading` is an option then.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
-
-from cutaway.errors import InputError, LoadError
-
-if TYPE_CHECKING:
-    from cutaway.model import StandardizedTransformer
 
 DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A hub id, a local folder, or phi-mini.", show_default=False)
 ]
-Dtype = Annotated[
-    DtypeName | None, typer.Option(metavar="NAME", help="float64, float32, bfloat16 or float16.", show_default=False)
+Prompt = Annotated[
+    str, typer.Argument(metavar="PROMPT", help="A text; - reads it from standard input.", show_default=False)
 ]
-Attention = Annotated[
-    str | None, typer.Option("--attn", metavar="NAME", help="sdpa, eager, flex_attention, ...", show_default=False)
-]
-Device = Annotated[str | None, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, mps, ...", show_default=False)]
-RemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that the checkpoint brings.")]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Load weights in pickle format, which can run code.")]
+Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where in the code an error came from.")]
 
 
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Whose tokenizer to use, where MODEL has none: as MODEL is named.", show_default=False
-    ),
-]
+def _words(metavar: str, help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=False)
 
 
-def _remember(ctx: typer.Context, wanted: bool) -> bool:
-    ctx.find_root().meta[_DEBUG] = wanted
-    return wanted
+@dataclass(frozen=True)
+class Loading:
+    """How a model is loaded."""
 
-
-def wants_traceback(ctx: Any) -> bool:
-    """Whether `--debug` was given."""
-    return bool(ctx.find_root().meta.get(_DEBUG))
-
-
-_DEBUG = "cutaway.debug"
-
-Debug = Annotated[bool, typer.Option("--debug", callback=_remember, help="Show where in the code an error came from.")]
-
-
-def open_model(
-    name: str,
-    *,
-    dtype: DtypeName | None,
-    attn: str | None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    allow_pickle: bool = False,
-    **more: Any,
-) -> StandardizedTransformer:
-    """Opens a model as the options say; `more` goes to `StandardizedTransformer` as it is."""
-    with waiting("starting torch and transformers"):
-        import torch
-
-        from cutaway.model import StandardizedTransformer
-    return StandardizedTransformer(
-        name,
-        dtype=getattr(torch, dtype) if dtype else None,
-        attn_implementation=attn,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        **more,
+    dtype: Annotated[DtypeName | None, _words("NAME", "float64, float32, bfloat16 or float16.")] = None
+    attn: Annotated[str | None, _words("NAME", "sdpa, eager, flex_attention, ...")] = None
+    device: Annotated[str | None, _words("NAME", "cpu, cuda, cuda:1, mps, ...")] = None
+    device_map: Annotated[str | None, _words("NAME", "Spread it over devices: auto, balanced, ..., or one device.")] = (
+        None
     )
+    revision: Annotated[str | None, _words("NAME", "Of a hub id: a branch, a tag or a commit.")] = None
+    gguf_file: Annotated[str | None, _words("FILE", "The GGUF file in MODEL that holds it.")] = None
+    tokenizer: Annotated[str | None, _words("NAME", "Whose tokenizer to use: named as MODEL is.")] = None
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that the checkpoint brings.")
+    ] = False
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Load weights in pickle format, which can run code.")
+    ] = False
+    debug: Debug = False
 
 
-def tokenizer_named(name: str | None, trust_remote_code: bool = False) -> Any:
-    """The tokenizer that `--tokenizer` names, or None where it was not given.
+def opens_a_model(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command an option for each field of `Loading` in place of its parameter `loading`."""
+    own = inspect.signature(command).parameters.values()
+    hints = get_type_hints(command, include_extras=True)
+    parameters = [one.replace(annotation=hints[one.name]) for one in own if one.name != "loading"]
+    shared = get_type_hints(Loading, include_extras=True)
+    for field in fields(Loading):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(field.name, kind, default=field.default, annotation=shared[field.name]))
 
-    Raises:
-        LoadError: it cannot be had.
-    """
-    if name is None:
-        return None
-    with waiting("starting torch and transformers"):
-        from cutaway.model import StandardizedTransformer
-    tokenizer = StandardizedTransformer(name, dispatch=False, trust_remote_code=trust_remote_code).tokenizer
-    if tokenizer is None:
-        raise LoadError(f"{name} has no tokenizer either, or it cannot be had; name another with --tokenizer.")
-    return tokenizer
+    @wraps(command)
+    def run(**given: Any) -> None:
+        loading = Loading(**{field.name: given.pop(field.name) for field in fields(Loading)})
+        command(**given, loading=loading)
 
-
-def need_tokenizer(model: StandardizedTransformer, name: str) -> None:
-    """Raises where a text cannot be run.
-
-    Raises:
-        InputError: the model has no tokenizer.
-    """
-    if model.tokenizer is None:
-        raise InputError(f"{name} has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME.")
-
-
-def waiting(what: str) -> Any:
-    """A sign on stderr, where that is a terminal, that something takes a moment."""
-    from rich.console import Console
-
-    return Console(stderr=True).status(f"[dim]{what}[/dim]", spinner="dots")
+    # typer reads the options from the signature.
+    run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run

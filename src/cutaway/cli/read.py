@@ -1,108 +1,80 @@
-"""`cutaway read MODEL PROMPT NAME...`: values of one pass, as a table or as a file."""
+"""`cutaway read MODEL PROMPT NAME...`: values of one pass, as a table, as data or as a file."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode, Tokenizer
-from cutaway.errors import CutawayError, InputError
+from cutaway.cli.options import Force, Json, Loading, Model, Prompt, opens_a_model
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
+@opens_a_model
 def read(
     model: Model,
-    prompt: Annotated[
-        str, typer.Argument(metavar="PROMPT", help="A text; - reads it from standard input.", show_default=False)
-    ],
+    prompt: Prompt,
     names: Annotated[
         list[str],
         typer.Argument(
             metavar="NAME...", help="Values, by name, path or pattern: 'layers.*.mlp_output'.", show_default=False
         ),
     ],
+    loading: Loading,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="Write them to a .safetensors file instead.", show_default=False
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write them to a .safetensors file instead; - is standard output.",
+            show_default=False,
         ),
     ] = None,
-    tokenizer: Tokenizer = None,
-    dtype: Dtype = None,
-    attn: Attention = None,
-    device: Device = None,
-    trust_remote_code: RemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    debug: Debug = False,
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Read values of one forward pass. Prints a table of their shapes and a few figures, or writes a file."""
-    if output is not None:
-        refuse_unwritable(output)
-    if prompt == "-":
-        prompt = sys.stdin.read()
-    from cutaway.cli.options import need_tokenizer, open_model, tokenizer_named
+    from cutaway.cli.opening import need_tokenizer, open_model
+    from cutaway.cli.output import refuse_unwritable, save
+    from cutaway.cli.prompts import read_prompt
+    from cutaway.cli.terminal import is_terminal, print_json, show, show_table
 
-    opened = open_model(
-        model,
-        tokenizer=tokenizer_named(tokenizer, trust_remote_code),
-        dtype=dtype,
-        attn=attn,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-    )
+    if output is not None:
+        if as_json:
+            raise InputError("--json prints figures and -o writes a file. Give one of them.")
+        refuse_unwritable(output, (".safetensors",), force=force)
+    prompt = read_prompt(prompt)
+    opened = open_model(model, loading)
     need_tokenizer(opened, model)
     values = opened.read(prompt, *names)
     if output is not None:
-        write_safetensors(values, output, {"model": model, "prompt": prompt})
-        typer.echo(f"wrote {len(values)} values to {output}")
+        content = as_safetensors(values, {"model": model, "prompt": prompt})
+        save(output, content, f"wrote {len(values)} values to {output}", force=force)
         return
-    from rich.console import Console
+    from cutaway.cli.read_table import ReadTable, rows_of, told_of_masked
 
-    from cutaway.cli.read_table import ReadTable
-
-    Console().print(ReadTable(values))
-
-
-def refuse_unwritable(path: Path) -> None:
-    """Raises before any work is done where a file could not be written.
-
-    Raises:
-        InputError: the suffix is another one, or there is no such folder.
-    """
-    if path.suffix != ".safetensors":
-        raise InputError(
-            f"values are written as safetensors; name the file {path.with_suffix('.safetensors')}, not {path}."
-        )
-    if not path.resolve().parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} into.")
+    rows = rows_of(values)
+    if as_json:
+        print_json({"model": model, "prompt": prompt, "values": [row.to_dict() for row in rows]})
+    elif is_terminal():
+        show(ReadTable(rows))
+    else:
+        header = ("path", "layout", "shape", "dtype", "mean", "std", "min", "max")
+        show_table(header, [(row.path, *row.cells()) for row in rows], told_of_masked(rows))
 
 
-def write_safetensors(values: dict[str, Any], path: Path, metadata: dict[str, str]) -> None:
-    """Writes values by path, each a tensor of its own. The file appears under its name when it is complete.
-
-    Raises:
-        CutawayError: it cannot be written; nothing is left of it.
-    """
-    import os
-
+def as_safetensors(values: dict[str, Any], metadata: dict[str, str]) -> bytes:
+    """A safetensors file of values by path, each a tensor of its own."""
     import torch
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     tensors: dict[str, Tensor] = {
         name: value.detach().cpu().contiguous().clone() if isinstance(value, torch.Tensor) else torch.tensor(value)
         for name, value in values.items()
     }
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file(tensors, unfinished, metadata)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise CutawayError(f"{path} cannot be written: {error}.") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
+    return save(tensors, metadata)

@@ -1,7 +1,9 @@
-"""The table that `cutaway read` prints."""
+"""The figures that `cutaway read` prints, and their table in a terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +15,69 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import VALUES, Layout
+
+
+@dataclass(frozen=True)
+class ReadRow:
+    """One value.
+
+    Attributes:
+        path: `layers.1.mlp.mlp_output`.
+        layout: its layout; None of what is read by a module's path.
+        shape: its shape; empty where it is no tensor.
+        dtype: of a tensor.
+        figures: mean, standard deviation, least and greatest entry; empty where there are none.
+        masked: how many entries the figures leave out, since a mask has set them to the dtype's least number.
+        value: what is no tensor, in full.
+    """
+
+    path: str
+    layout: Layout | None
+    shape: tuple[int, ...]
+    dtype: str
+    figures: tuple[float, ...]
+    masked: int
+    value: Any = None
+
+    def cells(self) -> tuple[str, ...]:
+        """All but the path, as they are shown."""
+        name = self.layout.name if self.layout else "-"
+        if not self.dtype:
+            return (name, str(self.value), *("",) * (1 + _FIGURES))
+        figures = tuple(f"{figure:.4g}" for figure in self.figures) or ("",) * _FIGURES
+        return (name, "×".join(map(str, self.shape)), self.dtype, *figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As data: `path`, `layout`, `axes`, `shape`, `dtype`, `mean`, `std`, `min`, `max`, `masked` and `value`."""
+        mean, std, least, greatest = self.figures or (None,) * _FIGURES
+        return {
+            "path": self.path,
+            "layout": self.layout.name if self.layout else None,
+            "axes": list(self.layout.axes) if self.layout else None,
+            "shape": list(self.shape) if self.dtype else None,
+            "dtype": self.dtype or None,
+            "mean": mean,
+            "std": std,
+            "min": least,
+            "max": greatest,
+            "masked": self.masked,
+            "value": self.value,
+        }
+
+
+_FIGURES = 4
+
+
+def rows_of(values: Mapping[str, Any]) -> list[ReadRow]:
+    """A row for each value, in their order."""
+    return [_row(path, value) for path, value in values.items()]
+
+
+def told_of_masked(rows: Sequence[ReadRow]) -> list[str]:
+    """What is to be said below the table."""
+    masked = sum(row.masked for row in rows)
+    return [f"The figures leave out {masked:,} masked entries."] if masked else []
 
 
 class ReadTable:
@@ -22,31 +86,19 @@ class ReadTable:
     Where a row would not fit the terminal, the path stands in a line of its own above it, so that it can be copied.
     """
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
+    def __init__(self, rows: Sequence[ReadRow]) -> None:
+        self._rows = rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        rows: dict[str, tuple[str, ...]] = {}
-        masked = 0
-        for path, value in self._values.items():
-            layout = VALUES[path.rpartition(".")[2]].layout.name
-            if not isinstance(value, Tensor):
-                rows[path] = (layout, str(list(value)))
-                continue
-            kept = _unmasked(value)
-            masked += value.numel() - kept.numel()
-            dtype = str(value.dtype).removeprefix("torch.")
-            shape = "×".join(map(str, value.shape))
-            rows[path] = (layout, shape, dtype, *_figures(kept))
         table = _table("path", "layout")
-        for path, cells in rows.items():
-            table.add_row(_path(path), *cells)
+        for row in self._rows:
+            table.add_row(_path(row.path), *row.cells())
         if Measurement.get(console, options.update(width=_UNBOUNDED), table).maximum <= options.max_width:
             yield table
         else:
-            yield from _stacked(console, options, rows)
-        if masked:
-            yield Text(f"\nThe figures leave out {masked:,} masked entries.", style="dim")
+            yield from _stacked(console, options, self._rows)
+        for sentence in told_of_masked(self._rows):
+            yield Text(f"\n{sentence}", style="dim")
 
 
 _UNBOUNDED = 10_000
@@ -66,18 +118,29 @@ def _path(path: str) -> Text:
     return Text(path, style="magenta", no_wrap=True, overflow="ignore")
 
 
-def _stacked(console: Console, options: ConsoleOptions, rows: dict[str, tuple[str, ...]]) -> RenderResult:
+def _stacked(console: Console, options: ConsoleOptions, rows: Sequence[ReadRow]) -> RenderResult:
     """Each path, and its row below it; a table has no cell that spans columns, so its lines are dealt out."""
     table = _table("layout")
-    for cells in rows.values():
-        table.add_row(*cells)
+    for row in rows:
+        table.add_row(*row.cells())
     header, *lines = console.render_lines(Padding(table, (0, 0, 0, 2), expand=False), options, pad=False)
     yield from header
     yield Segment.line()
-    for path, line in zip(rows, lines, strict=True):
-        yield _path(path)
+    for row, line in zip(rows, lines, strict=True):
+        yield _path(row.path)
         yield from line
         yield Segment.line()
+
+
+def _row(path: str, value: Any) -> ReadRow:
+    known = VALUES.get(path.rpartition(".")[2])
+    layout = known.layout if known else None
+    if not isinstance(value, Tensor):
+        plain = list(value) if isinstance(value, (tuple, torch.Size)) else value
+        return ReadRow(path, layout, (), "", (), 0, plain)
+    kept = _unmasked(value)
+    dtype = str(value.dtype).removeprefix("torch.")
+    return ReadRow(path, layout, tuple(value.shape), dtype, _figures(kept), value.numel() - kept.numel())
 
 
 def _unmasked(value: Tensor) -> Tensor:
@@ -87,8 +150,8 @@ def _unmasked(value: Tensor) -> Tensor:
     return value[~(value <= 0.9 * torch.finfo(value.dtype).min)].detach()
 
 
-def _figures(entries: Tensor) -> tuple[str, ...]:
+def _figures(entries: Tensor) -> tuple[float, ...]:
     if not entries.numel():
-        return ("",) * 4
+        return ()
     wide = entries.double()
-    return tuple(f"{float(x):.4g}" for x in (wide.mean(), wide.std(correction=0), wide.min(), wide.max()))
+    return tuple(float(x) for x in (wide.mean(), wide.std(correction=0), wide.min(), wide.max()))

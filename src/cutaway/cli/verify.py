@@ -3,81 +3,105 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cutaway.cli.options import AllowPickle, Attention, Debug, Device, Dtype, Model, RemoteCode
+from cutaway.cli.options import Json, Loading, Model, opens_a_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from cutaway.model import StandardizedTransformer
+    from cutaway.verification.report import Verification
 
+
+@opens_a_model
 def verify(
     model: Model,
+    loading: Loading,
     prompt: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What both run; a few lines of Python by default.")
+        str | None,
+        typer.Option(metavar="TEXT", help="What both run, - reads it; a few lines of Python by default."),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(metavar="FOLDER", help="Take the reference's weights from a checkpoint, not from the model."),
     ] = None,
     random: Annotated[bool, typer.Option("--random", help="Load no weights: random ones, from the config.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every figure as data.")] = False,
-    dtype: Dtype = None,
-    attn: Attention = None,
-    device: Device = None,
-    trust_remote_code: RemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    debug: Debug = False,
+    as_json: Json = False,
 ) -> None:
     """Run a Phi beside the NumPy reference. Ends with status 1 where a value parts, and says which and why."""
-    from cutaway.cli.options import open_model
+    from cutaway.cli.opening import open_model
+    from cutaway.cli.prompts import read_prompt
+    from cutaway.cli.terminal import is_terminal, print_json, show
 
-    opened = open_model(
-        model,
-        dtype=dtype,
-        attn=attn,
-        device=None if random else device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        dispatch=not random,
-        check=False,
-    )
-    if random:
-        from cutaway.model import StandardizedTransformer
-
-        opened = StandardizedTransformer(
-            opened.config,
-            tokenizer=opened.tokenizer,
-            dtype=opened.dtype,
-            device=device,
-            attn_implementation=attn,
-            check=False,
-        )
+    text = read_prompt(prompt) if prompt is not None else None
+    opened = _randomized(model, loading) if random else open_model(model, loading, check=False)
     from cutaway.verification import verify as run
 
     with _progress(f"verifying {model}") as progress:
-        found = run(opened, prompt, reference=reference, progress=progress)
+        found = run(opened, text, reference=reference, progress=progress)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict())
+    elif is_terminal():
+        show(found)
     else:
-        from rich.console import Console
-
-        Console().print(found)
+        _print_rows(found)
     if not found.agrees:
         raise typer.Exit(1)
+
+
+def _randomized(name: str, loading: Loading) -> StandardizedTransformer:
+    from cutaway.cli.opening import open_model
+    from cutaway.model import StandardizedTransformer
+
+    opened = open_model(name, replace(loading, device=None, device_map=None), dispatch=False, check=False)
+    return StandardizedTransformer(
+        opened.config,
+        tokenizer=opened.tokenizer,
+        dtype=opened.dtype,
+        device=loading.device,
+        attn_implementation=loading.attn,
+        check=False,
+    )
+
+
+def _print_rows(found: Verification) -> None:
+    from cutaway.cli.terminal import show_table
+    from cutaway.verification.table import sentences
+
+    rows = [
+        (
+            row.name,
+            "-" if row.layer is None else row.layer,
+            f"{row.absolute:.1e}",
+            f"{row.relative:.1e}",
+            "-" if row.step is None else f"{row.step:.1e}",
+            row.verdict,
+        )
+        for row in found.rows
+    ]
+    show_table(("value", "layer", "absolute", "relative", "step", "verdict"), rows, sentences(found))
 
 
 @contextmanager
 def _progress(what: str) -> Generator[Callable[[int, int], None]]:
     """A bar on stderr, where that is a terminal, that is gone when it is done."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("[dim]{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("[dim]blocks"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    from cutaway.cli.terminal import console
+
+    columns = (
+        TextColumn("{task.description}", style="dim", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[dim]blocks"),
+    )
+    target = console(stderr=True)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=target, transient=True, disable=not target.is_terminal
+    ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)

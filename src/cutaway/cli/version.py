@@ -9,9 +9,10 @@ import typer
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from cutaway.cli.terminal import say
         from cutaway.version import __version__
 
-        typer.echo(f"cutaway {__version__}")
+        say(f"cutaway {__version__}")
         raise typer.Exit
 
 

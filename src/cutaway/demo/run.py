@@ -19,8 +19,10 @@ from cutaway.demo import steps
 from cutaway.demo.bars import bar, before_and_after
 from cutaway.demo.early import count_modules, time_ratio
 from cutaway.demo.heatmap import heatmap, legend
+from cutaway.demo.page import write_page
 from cutaway.demo.stage import Stage
-from cutaway.drawing import write_attention_page
+from cutaway.errors import AlreadyThereError, OutputError
+from cutaway.files import write_file
 from cutaway.inspection import printout
 from cutaway.model import StandardizedTransformer
 from cutaway.pictures.labels import token_label
@@ -38,6 +40,8 @@ def run(
     svg: Path | None = None,
     page: Path | None = None,
     only: Sequence[int] = (),
+    *,
+    replace: bool = False,
 ) -> None:
     """Shows the demo on a checkpoint.
 
@@ -47,6 +51,10 @@ def run(
         svg: a file to draw what is shown to.
         page: a file to write an attention page to.
         only: the numbers of the steps to show; without any, all of them and the page.
+        replace: whether files that are there and that are not the demo's own may be replaced.
+
+    Raises:
+        OutputError: the SVG file cannot be written. Of the page that is said, and nothing raised.
     """
     stage = Stage(console, picture=svg is not None)
     model = steps.open_the_model(name)
@@ -55,13 +63,13 @@ def run(
         shown[number - 1](stage, model)
     if not only:
         if page is not None:
-            _page(stage, model, page)
+            _page(stage, model, page, replace)
         command = cutaway_here()
         stage.say(
             f"Go on with\n`{command} show {name}`\n`{command} support {name}`\n`{command} read {name} PROMPT NAME`"
         )
     if svg is not None:
-        stage.save(svg)
+        write_file(svg, stage.drawn().encode(), replace=replace)
 
 
 def cutaway_here() -> str:
@@ -146,15 +154,19 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     stage.show(table)
 
 
-def _page(stage: Stage, model: StandardizedTransformer, path: Path) -> None:
+def _page(stage: Stage, model: StandardizedTransformer, path: Path, replace: bool) -> None:
     stage.step("Every head, to point at")
     layer, head, _ = steps.find_induction_head(model)
     try:
-        write_attention_page(model, PHRASE, path, layer=layer, head=head)
-    except OSError as error:
-        stage.say(f"{path} cannot be written: {error.strerror}.")
-        return
-    stage.say(f"The attention of every head on the same text is in `{path}`. Open it in a browser.")
+        write_page(model, PHRASE, path, layer=layer, head=head, replace=replace)
+    except AlreadyThereError:
+        stage.say(
+            f"`{path}` is there already, and the demo did not write it: it is left as it is. --force replaces it."
+        )
+    except OutputError as error:
+        stage.say(str(error))
+    else:
+        stage.say(f"The attention of every head on the same text is in `{path}`. Open it in a browser.")
 
 
 def _whole(model: StandardizedTransformer, prompt: str) -> Tensor:

@@ -7,7 +7,6 @@ import io
 import re
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
@@ -98,16 +97,16 @@ class Stage:
     def show(self, thing: RenderableType) -> None:
         """Shows anything that rich can, set in a little, with an empty line after it."""
         for console in self._consoles:
-            width = min(console.width, 100)
+            width = min(console.width, 100) if console.is_terminal else console.width
             console.print(Padding(thing, (0, 2, 0, 2), expand=False), width=width)
             console.print()
 
-    def save(self, path: Path) -> None:
-        """Draws what was shown, to an SVG file that needs nothing else: the fonts are the reader's own."""
+    def drawn(self) -> str:
+        """What was shown, as an SVG file that needs nothing else: the fonts are the reader's own."""
         form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
         form = form.replace("Fira Code", "ui-monospace, Menlo, Consolas, DejaVu Sans Mono")
-        self._consoles[-1].save_svg(
-            str(path), title="cutaway demo", theme=_PICTURE, code_format=form, unique_id="cutaway-demo"
+        return self._consoles[-1].export_svg(
+            title="cutaway demo", theme=_PICTURE, code_format=form, unique_id="cutaway-demo"
         )
 
 

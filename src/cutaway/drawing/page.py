@@ -51,6 +51,6 @@ def write_attention_page(
 
     Raises:
         InputError: the name does not end in `.html`.
-        OSError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     return attention_page(model, prompt, layer=layer, head=head).save(path)

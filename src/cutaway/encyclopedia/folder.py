@@ -10,28 +10,26 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from cutaway.errors import CutawayError
+from cutaway.errors import AlreadyThereError, OutputError
+from cutaway.files import write_file
 
 LISTING = "site.json"
 """The file in which a build lists the files it wrote."""
-
-
-class OutputError(CutawayError, OSError):
-    """The output folder cannot be used; the message says why."""
 
 
 def check_folder(folder: Path, *, force: bool) -> None:
     """Whether a site may be written there.
 
     Raises:
-        OutputError: it is a file, or it holds files that no build wrote and `force` is false.
+        AlreadyThereError: it holds files that no build wrote, and `force` is false.
+        OutputError: it is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file. Give a folder for the site: -o site.")
     others = sorted(str(path) for path in _files(folder) - _listed(folder))
     if others and not force:
         shown = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-        raise OutputError(
+        raise AlreadyThereError(
             f"{folder} holds files that are not of the encyclopedia: {shown}. Give another folder, or --force to write "
             "the site among them; they are left as they are unless a page has the same name."
         )
@@ -40,21 +38,31 @@ def check_folder(folder: Path, *, force: bool) -> None:
 def write_folder(folder: Path, pages: Mapping[str, bytes]) -> None:
     """Writes the files of a site, and takes away those of an earlier build that it no longer has.
 
+    Each file is written whole or not at all. Until all are there, the listing names old and new ones, so that the next
+    build knows for its own what an interrupted one has left.
+
     Raises:
         OutputError: the folder cannot be written to.
     """
+    new, old = {Path(name) for name in pages}, _listed(folder) - {Path(LISTING)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for old in _listed(folder) - {Path(name) for name in pages}:
-            (folder / old).unlink(missing_ok=True)
+        _write_listing(folder, old | new)
         for name, content in pages.items():
-            place = folder / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-        listing = json.dumps({"made by": "cutaway encyclopedia build", "files": sorted(pages)}, indent=1)
-        (folder / LISTING).write_text(f"{listing}\n", encoding="utf-8")
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(folder / name, content)
+        for name in old - new:
+            (folder / name).unlink(missing_ok=True)
+        _write_listing(folder, new)
+    except OutputError as error:
+        raise OutputError(f"the site cannot be written to {folder}: {error}") from error
     except OSError as error:
-        raise OutputError(f"the site cannot be written to {folder}: {error}.") from error
+        raise OutputError(f"the site cannot be written to {folder}: {error.strerror or error}.") from error
+
+
+def _write_listing(folder: Path, names: set[Path]) -> None:
+    listing = {"made by": "cutaway encyclopedia build", "files": sorted(name.as_posix() for name in names)}
+    write_file(folder / LISTING, f"{json.dumps(listing, indent=1)}\n".encode())
 
 
 def _files(folder: Path) -> set[Path]:

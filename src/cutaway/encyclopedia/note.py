@@ -12,11 +12,11 @@ import inspect
 import re
 import textwrap
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cutaway.encyclopedia.failure import failure_of
 from cutaway.encyclopedia.figures import shown
 from cutaway.errors import CutawayError, InputError
 
@@ -36,15 +36,21 @@ Drawing = Callable[["StandardizedTransformer", "ThemeName"], "Picture"]
 
 
 class NoteError(CutawayError, AssertionError):
-    """A note does not hold on a model; the message names both and carries the traceback."""
+    """A note does not hold on a model; the message names both, what failed and the figure measured.
+
+    Attributes:
+        why: what failed, alone.
+        claim: the statement, with such figures as were measured before it failed.
+    """
+
+    def __init__(self, message: str, why: str, claim: str = "") -> None:
+        super().__init__(message)
+        self.why = why
+        self.claim = claim
 
 
 class NoteNotRunError(NoteError):
     """A note could not be run on a model, so that nothing is known of what it states; `why` says it in a line."""
-
-    def __init__(self, message: str, why: str) -> None:
-        super().__init__(message)
-        self.why = why
 
 
 class DoesNotApply(Exception):
@@ -157,7 +163,9 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
         why = f"{name} came without a tokenizer, and this note runs a text."
         return Result(note, name, {}, time.perf_counter() - started, why)
     except AssertionError as error:
-        raise NoteError(f"{_named(note)} does not hold on {name}.\n\n{_trace(error)}") from error
+        failure = failure_of(error, note.check)
+        claim = note.claim.format_map(_Filled({**failure.names, "model": name}))
+        raise NoteError(f"{_named(note)} does not hold on {name}: {failure}", str(failure), claim) from error
     except Exception as error:
         raise _not_run(note, name, error) from error
     told = {key: shown(measured[key]) for key in note.figures}
@@ -167,12 +175,15 @@ def run_note(note: Note, model: StandardizedTransformer, name: str) -> Result:
 def _not_run(note: Note, model: str, error: Exception) -> NoteNotRunError:
     first = next(iter(str(error).splitlines()), "")
     why = first if isinstance(error, CutawayError) else f"{type(error).__name__}: {first}"
-    return NoteNotRunError(f"{_named(note)} could not be run on {model}.\n\n{_trace(error)}", why)
+    return NoteNotRunError(f"{_named(note)} could not be run on {model}: {why}", why, note.claim)
 
 
 def _named(note: Note) -> str:
     return f"the note '{note.title}' ({note.name})"
 
 
-def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error)).rstrip()
+class _Filled(dict[str, str]):
+    """Figures of which some were not measured."""
+
+    def __missing__(self, name: str) -> str:
+        return "…"

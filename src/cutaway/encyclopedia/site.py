@@ -16,7 +16,7 @@ from cutaway.encyclopedia.notes import notes_of
 from cutaway.encyclopedia.pages import FamilyPage, ShownResult
 from cutaway.encyclopedia.prose import prose, python, sentence
 from cutaway.encyclopedia.specimens import specimen_of
-from cutaway.errors import CutawayError, did_you_mean
+from cutaway.errors import InputError, did_you_mean
 from cutaway.families import FAMILIES
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Progress = Callable[[str], None]
 """Is told of each step before it is taken."""
 
 
-class UnknownFamilyError(CutawayError, ValueError):
+class UnknownFamilyError(InputError):
     """No family has this name; the message lists those there are."""
 
 

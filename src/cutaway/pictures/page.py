@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.errors import InputError
+from cutaway.files import write_file
 from cutaway.pictures.still import wrong_suffix
 from cutaway.pictures.theme import THEMES, Theme
 
@@ -44,18 +45,19 @@ class Page:
             f'style="width:100%;height:{_NOTEBOOK_HEIGHT}px;border:0" srcdoc="{html.escape(self.html)}"></iframe>'
         )
 
-    def save(self, path: str | Path) -> Path:
+    def save(self, path: str | Path, *, replace: bool = True) -> Path:
         """Write the page to `path`, which ends in `.html`, and return the path.
+
+        The file is written whole or not at all.
 
         Raises:
             InputError: the suffix is another.
-            OSError: the file cannot be written.
+            OutputError: the file cannot be written, or is there already where `replace` is false.
         """
         path = Path(path)
         if path.suffix.lower() not in (".html", ".htm"):
             raise InputError(wrong_suffix(path, path.suffix, "an interactive picture", (".html",)))
-        path.write_text(self.html, encoding="utf-8", newline="\n")
-        return path
+        return write_file(path, self.html.encode(), replace=replace)
 
 
 def rendered(name: str, data: dict[str, Any], **words: Any) -> str:

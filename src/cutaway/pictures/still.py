@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cutaway.errors import InputError
+from cutaway.files import write_file
 from cutaway.pictures.theme import Theme, drawing
 
 if TYPE_CHECKING:
@@ -51,26 +52,29 @@ class Picture:
         metadata = {"Date": None, "Creator": None, "Title": self.title, "Description": self.description}
         return self._rendered("svg", 288, metadata).decode("utf-8")
 
-    def save(self, path: str | Path, *, dpi: float = PNG_DPI) -> Path:
+    def save(self, path: str | Path, *, dpi: float = PNG_DPI, replace: bool = True) -> Path:
         """Write the picture to `path`, in the format of its suffix, and return the path.
+
+        The file is written whole or not at all.
 
         Args:
             path: a name that ends in `.png` or `.svg`, in a folder that exists.
             dpi: dots an inch of a PNG; an SVG has none.
+            replace: whether a file that is there already may be replaced.
 
         Raises:
             InputError: the suffix is another.
-            OSError: the file cannot be written.
+            OutputError: the file cannot be written, or is there already where `replace` is false.
         """
         path = Path(path)
         match path.suffix.lower():
             case ".png":
-                path.write_bytes(self.to_png(dpi))
+                content = self.to_png(dpi)
             case ".svg":
-                path.write_text(self.to_svg(), encoding="utf-8", newline="\n")
+                content = self.to_svg().encode()
             case other:
                 raise InputError(wrong_suffix(path, other, "a still picture", (".png", ".svg")))
-        return path
+        return write_file(path, content, replace=replace)
 
     def _rendered(self, form: str, dpi: float, metadata: dict[str, Any]) -> bytes:
         buffer = io.BytesIO()

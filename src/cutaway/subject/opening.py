@@ -16,8 +16,9 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from cutaway.errors import LoadError, did_you_mean
+from cutaway.errors import LoadError, UnknownModelError, did_you_mean
 from cutaway.families import FAMILIES, uncovered
+from cutaway.subject.load_options import refuse_unknown_names
 
 Source = str | Path | PreTrainedModel | PretrainedConfig
 
@@ -64,8 +65,10 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
 
     Raises:
         LoadError: it cannot be found, read, or is in a form that is refused.
+        InputError: an option names an attention implementation or a device that nobody knows.
         UnsupportedModelError: no family file covers its architecture.
     """
+    refuse_unknown_names(options.attn_implementation, options.device, options.extra)
     if isinstance(source, PreTrainedModel):
         return Opened(source, tokenizer, source.config._name_or_path or type(source).__name__)
     if isinstance(source, PretrainedConfig):
@@ -76,6 +79,15 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
             f"{type(source).__name__}."
         )
     return _from_checkpoint(str(source), tokenizer, dispatch, options)
+
+
+def open_tokenizer(name: str, options: Options) -> Any:
+    """The tokenizer of a checkpoint, named as a model is; None where a folder has none.
+
+    Raises:
+        LoadError: it cannot be found or read.
+    """
+    return _load_tokenizer(_locate(name), options)
 
 
 def _from_config(config: PretrainedConfig, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
@@ -114,17 +126,21 @@ def _locate(name: str) -> str:
     if name == BUILT_IN:
         return str(data_folder(BUILT_IN))
     if not name.strip():
-        raise LoadError("a model's name is empty. Give a hub id, a folder, or 'phi-mini'.")
+        raise UnknownModelError("a model's name is empty. Give a hub id, a folder, or 'phi-mini'.")
     path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except (OSError, ValueError) as error:  # longer than a name may be, or with a NUL in it
+        raise UnknownModelError(f"no folder and no model has a name of {len(name)} characters like this.") from error
+    if is_folder:
         return str(path)
     if path.exists():
-        raise LoadError(f"{name} is a file. Give the folder that holds config.json and the weights.")
+        raise UnknownModelError(f"{name} is a file. Give the folder that holds config.json and the weights.")
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
     if looks_like_path:
-        raise LoadError(f"there is no folder {name}.")
+        raise UnknownModelError(f"there is no folder {name}.")
     if "/" not in name:
-        raise LoadError(
+        raise UnknownModelError(
             f"'{name}' is neither a built-in model nor a folder here, and a hub id has the form 'owner/name'."
             f"{_known_like(name)}"
         )
@@ -143,7 +159,7 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
     folder = Path(place)
     gguf = _gguf(options)
     if gguf and folder.is_dir() and not (folder / gguf["gguf_file"]).is_file():
-        raise LoadError(f"{name} holds no {gguf['gguf_file']}. Give the name of a GGUF file in it.")
+        raise UnknownModelError(f"{name} holds no {gguf['gguf_file']}. Give the name of a GGUF file in it.")
     if folder.is_dir() and not gguf:
         path = folder / "config.json"
         if not path.is_file():
@@ -155,16 +171,19 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
         _refuse_remote_code(name, native, options)
         _refuse_uncovered_names(name, native)
     source = place
-    if place in SHIPPED_CONFIGS:
+    shipped = place in SHIPPED_CONFIGS and "revision" not in options.extra
+    if shipped:
         source = str(data_folder(SHIPPED_CONFIGS[place]))
     try:
         with _quiet_hub():
-            config = AutoConfig.from_pretrained(source, trust_remote_code=options.trust_remote_code, **gguf)
+            config = AutoConfig.from_pretrained(
+                source, trust_remote_code=options.trust_remote_code, **gguf, **_where(options)
+            )
     except (OSError, ValueError, ImportError) as error:
         if folder.is_dir():
             raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
         raise LoadError(f"{name} cannot be had from the hub: {_first_line(error)}{_known_like(name)}") from error
-    if place in SHIPPED_CONFIGS:
+    if shipped:
         config._name_or_path = place
     return config
 
@@ -172,6 +191,11 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
 def _gguf(options: Options) -> dict[str, str]:
     """The file that holds config, tokenizer and weights in one, where one was named."""
     return {key: value for key, value in options.extra.items() if key == "gguf_file"}
+
+
+def _where(options: Options) -> dict[str, Any]:
+    """What says which state of a repository is meant, lets one in, or keeps to what is on this machine."""
+    return {key: value for key, value in options.extra.items() if key in ("revision", "token", "local_files_only")}
 
 
 def _refuse_remote_code(name: str, native: dict[str, Any], options: Options) -> None:
@@ -263,8 +287,9 @@ def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
     if quiet and not folder.is_dir():
         return None
     try:
-        extra = {key: value for key, value in options.extra.items() if key in ("gguf_file", "revision", "token")}
-        return AutoTokenizer.from_pretrained(place, trust_remote_code=options.trust_remote_code, **extra)
+        return AutoTokenizer.from_pretrained(
+            place, trust_remote_code=options.trust_remote_code, **_gguf(options), **_where(options)
+        )
     except (OSError, ValueError) as error:
         raise LoadError(f"the tokenizer of {place} cannot be read: {_first_line(error)}") from error
 

@@ -36,7 +36,7 @@ def as_rich(found: Findings) -> RenderableType:
         )
     said = [Text(line, style="dim") for line in _explained(found)]
     return Group(
-        Text(f"{found.model} ({found.dtype}) beside the NumPy reference ({found.reference}), {found.tokens} tokens\n"),
+        Text(f"{_title(found)}\n"),
         table,
         Text(),
         *said,
@@ -52,6 +52,15 @@ def as_text(found: Findings, width: int = 100) -> str:
     output = console.file
     assert isinstance(output, io.StringIO)
     return "\n".join(line.rstrip() for line in output.getvalue().rstrip().split("\n"))
+
+
+def sentences(found: Findings) -> list[str]:
+    """What there is to say beside the table: what was compared and how, and what came of it."""
+    return [_title(found), *_explained(found), *(line for line, _ in _told(found))]
+
+
+def _title(found: Findings) -> str:
+    return f"{found.model} ({found.dtype}) beside the NumPy reference ({found.reference}), {found.tokens} tokens"
 
 
 def _explained(found: Findings) -> list[str]:

@@ -23,6 +23,11 @@ def text(subject: Subject) -> str:
     return tree_text(tree_of(subject))
 
 
+def unbroken_text(subject: Subject) -> str:
+    """The same with no line broken and one size a line, for other programs to read."""
+    return tree_text(tree_of(subject), width=None)
+
+
 def rich_text(subject: Subject) -> TreeView:
     """The same for rich: with lines that lead from a module to what it holds, and colours."""
     return TreeView(tree_of(subject))
@@ -43,4 +48,14 @@ def support_rich(support: SupportRows) -> SupportTable:
     return SupportTable(support)
 
 
-__all__ = ["html", "rich_block", "rich_text", "support_html", "support_rich", "support_text", "text"]
+__all__ = [
+    "html",
+    "rich_block",
+    "rich_text",
+    "support_html",
+    "support_rich",
+    "support_text",
+    "text",
+    "tree_of",
+    "unbroken_text",
+]

@@ -62,25 +62,29 @@ class TreeView:
             yield Text.assemble(*((words, STYLES[kind]) for words, kind in line), overflow="fold")
 
 
-def tree_text(tree: Tree, width: int = 80) -> str:
-    """A printout as ASCII text; only what is said of a missing value is broken at `width`."""
+def tree_text(tree: Tree, width: int | None = 80) -> str:
+    """A printout as ASCII text; only what is said of a missing value is broken at `width`, and nothing without one."""
     return "\n".join("".join(words for words, _ in line).rstrip() for line in _lines(tree, _INDENT, width))
 
 
-def _lines(tree: Tree, guides: Guides, width: int, *, header: bool = True) -> Iterator[Line]:
+def _lines(tree: Tree, guides: Guides, width: int | None, *, header: bool = True) -> Iterator[Line]:
     if header:
         yield [(tree.name, "title")]
-        yield from ([(part, "load")] for part in textwrap.wrap(tree.load, width))
+        yield from ([(part, "load")] for part in _broken(tree.load, width))
         yield []
         yield from _sizes(tree, width)
         yield []
     yield from _node(tree.root, guides, "", "", _column(tree.root, len(guides.more), 0), width)
 
 
-def _sizes(tree: Tree, width: int) -> Iterator[Line]:
-    """The sizes in as many columns as there is room for, names and numbers aligned."""
+def _broken(text: str, width: int | None) -> list[str]:
+    return textwrap.wrap(text, width) if width else [text]
+
+
+def _sizes(tree: Tree, width: int | None) -> Iterator[Line]:
+    """The sizes in as many columns as there is room for, names and numbers aligned; in one without a width."""
     items = list(tree.sizes.items())
-    columns = 4 if width >= 100 else 2
+    columns = 1 if width is None else 4 if width >= 100 else 2
     rows = -(-len(items) // columns)
     for row in range(rows):
         line: list[tuple[str, str]] = []
@@ -102,7 +106,7 @@ def _column(node: ModuleNode, step: int, depth: int) -> int:
     return max([*own, *below], default=0)
 
 
-def _node(node: ModuleNode, guides: Guides, before: str, within: str, column: int, width: int) -> Iterator[Line]:
+def _node(node: ModuleNode, guides: Guides, before: str, within: str, column: int, width: int | None) -> Iterator[Line]:
     yield [(before, "guide"), *_module(node)]
     inner = within + (guides.within_more if node.children else guides.within_last)
     for value in node.values:
@@ -123,13 +127,13 @@ def _module(node: ModuleNode) -> Line:
     return [*line, (f"  differs: {node.differs}", "aside")] if node.differs else line
 
 
-def _value(value: ValueLine, within: str, column: int, width: int) -> Iterator[Line]:
+def _value(value: ValueLine, within: str, column: int, width: int | None) -> Iterator[Line]:
     gap = " " * (column - len(within) - len(value.name))
     if not value.missing:
         aside = "  read-only" if value.read_only else ""
         yield [(within, "guide"), (value.name, "value"), (gap + value.layout, "layout"), (aside, "aside")]
         return
-    first, *more = textwrap.wrap(f"not here: {value.missing}", max(width - column, 24))
+    first, *more = _broken(f"not here: {value.missing}", width and max(width - column, 24))
     yield [(within, "guide"), (value.name + gap, "missing"), (first, "aside")]
     for part in more:
         yield [(within.ljust(column), "guide"), (part, "aside")]

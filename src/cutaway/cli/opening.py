@@ -1,0 +1,78 @@
+"""Opening the model that a command names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cutaway.cli.hub import Hub, is_hub_id
+from cutaway.cli.options import Loading
+from cutaway.cli.terminal import waiting
+from cutaway.errors import InputError, LoadError
+
+if TYPE_CHECKING:
+    from cutaway.model import StandardizedTransformer
+
+
+def open_model(name: str, loading: Loading, *, dispatch: bool = True, **more: Any) -> StandardizedTransformer:
+    """Opens a model as the options say; `more` goes to `StandardizedTransformer` as it is.
+
+    Raises:
+        InputError: options do not fit each other, or the model.
+        LoadError: the model, or the tokenizer that `--tokenizer` names, cannot be had.
+    """
+    if loading.revision is not None and not is_hub_id(name):
+        raise InputError(f"--revision {loading.revision} is of a hub id, and {name} is none.")
+    with waiting("starting torch and transformers"):
+        import torch
+
+        from cutaway.model import StandardizedTransformer
+        from cutaway.subject.opening import SHIPPED_CONFIGS
+    hub = Hub()
+    if is_hub_id(name) and (dispatch or loading.revision is not None or name not in SHIPPED_CONFIGS):
+        hub.ask_for(name)
+    tokenizer = _tokenizer(loading, hub)
+    extra = {"device_map": loading.device_map, "revision": loading.revision, "gguf_file": loading.gguf_file}
+    with hub.explained(name):
+        return StandardizedTransformer(
+            name,
+            tokenizer=tokenizer,
+            dtype=getattr(torch, loading.dtype) if loading.dtype else None,
+            attn_implementation=loading.attn,
+            device=loading.device,
+            dispatch=dispatch,
+            trust_remote_code=loading.trust_remote_code,
+            allow_pickle=loading.allow_pickle,
+            **{option: value for option, value in extra.items() if value is not None},
+            **hub.options,
+            **more,
+        )
+
+
+def need_tokenizer(model: StandardizedTransformer, name: str) -> None:
+    """Raises where a text cannot be run.
+
+    Raises:
+        InputError: the model has no tokenizer.
+    """
+    if model.tokenizer is None:
+        raise InputError(f"{name} has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME.")
+
+
+def _tokenizer(loading: Loading, hub: Hub) -> Any:
+    """The tokenizer that `--tokenizer` names, or None where it was not given.
+
+    Raises:
+        LoadError: it cannot be had.
+    """
+    name = loading.tokenizer
+    if name is None:
+        return None
+    from cutaway.subject.opening import Options, open_tokenizer
+
+    if is_hub_id(name):
+        hub.ask_for(name)
+    with hub.explained(name):
+        tokenizer = open_tokenizer(name, Options(trust_remote_code=loading.trust_remote_code, extra=hub.options))
+    if tokenizer is None:
+        raise LoadError(f"{name} has no tokenizer either; name another with --tokenizer.")
+    return tokenizer
