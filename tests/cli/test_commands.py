@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from typer.testing import CliRunner
 
-from cutaway import __version__
-from cutaway.cli import app
+from cutaway import StandardizedTransformer, __version__
+from cutaway.cli.read_table import ReadTable, rows_of
 from cutaway.errors import CheckError
 from cutaway.vocabulary import VALUES
-
-runner = CliRunner()
-
-
-def run(*words: str, status: int = 0, stdin: str | None = None) -> tuple[str, str]:
-    result = runner.invoke(app, list(words), input=stdin, env={"COLUMNS": "100"})
-    assert result.exit_code == status, result.output
-    return result.stdout, result.stderr
+from tests.cli.running import run, wrong
 
 
 def test_version() -> None:
@@ -50,8 +44,12 @@ def test_show_takes_dtype_and_attention() -> None:
 
 def test_support_as_a_table_and_as_data(tiny_folder: str) -> None:
     out, _ = run("support", tiny_folder)
-    assert "layer_mid" in out
-    assert "not here (1)" in out
+    header, *lines = [line.split("\t") for line in out.split("\n\n")[0].split("\n")]
+    assert [line[0] for line in lines] == list(VALUES)
+    assert {len(line) for line in lines} == {len(header)}
+    row = dict(zip(header, next(line for line in lines if line[0] == "layer_mid"), strict=True))
+    assert row["here"] == "no"
+    assert row["note"].startswith("Phi's block is parallel")
     out, _ = run("support", tiny_folder, "--json")
     rows = {row["value"]: row for row in json.loads(out)["values"]}
     assert list(rows) == list(VALUES)
@@ -89,10 +87,12 @@ def test_read_prints_figures_of_what_the_model_computes(tiny_folder: str) -> Non
 
 
 def test_read_keeps_paths_whole_in_a_narrow_terminal(tiny_folder: str) -> None:
-    result = runner.invoke(app, ["read", tiny_folder, "x = x +", "layers.0.*"], env={"COLUMNS": "80"})
-    lines = result.stdout.splitlines()
+    page = io.StringIO()
+    values = StandardizedTransformer(tiny_folder).read("x = x +", "layers.0.*")
+    Console(file=page, width=80).print(ReadTable(rows_of(values)))
+    lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    assert "…" not in result.stdout
+    assert "…" not in page.getvalue()
     for name in ("self_attn.attention_probabilities", "mlp.mlp_output", "layer_output"):
         assert "float32" in lines[lines.index(f"layers.0.{name}") + 1]
 
@@ -118,33 +118,8 @@ def test_read_writes_tensors_of_their_own(tiny_folder: str, tmp_path: Path) -> N
 
 def test_read_leaves_nothing_of_a_file_that_it_could_not_write(tiny_folder: str, tmp_path: Path) -> None:
     (tmp_path / "taken.safetensors").mkdir()
-    _, err = run("read", tiny_folder, "abc", "logits", "-o", str(tmp_path / "taken.safetensors"), status=1)
-    assert "cannot be written" in err
+    assert "is a folder" in wrong("read", tiny_folder, "abc", "logits", "-o", str(tmp_path / "taken.safetensors"))
     assert [path.name for path in tmp_path.iterdir()] == ["taken.safetensors"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("show", "phi-2"), "Did you mean 'microsoft/phi-2'?"),
-        (("show", "./nowhere"), "there is no folder ./nowhere"),
-        (("read", "phi-mini", "x", "logits", "-o", "values.pt"), "name the file values.safetensors, not values.pt"),
-        (("read", "phi-mini", "x", "logits", "-o", "none/x.safetensors"), "there is no folder none"),
-    ],
-)
-def test_errors_are_one_message_and_status_1(words: tuple[str, ...], told: str) -> None:
-    out, err = run(*words, status=1)
-    assert not out
-    assert err.startswith("error: ")
-    assert told in err
-    assert "Traceback" not in err
-
-
-def test_a_name_that_matches_nothing_and_an_empty_prompt(tiny_folder: str) -> None:
-    _, err = run("read", tiny_folder, "x", "mlp_ouput", status=1)
-    assert "Did you mean 'mlp_output'" in err
-    _, err = run("read", tiny_folder, "", "logits", status=1)
-    assert "the prompt is empty" in err
 
 
 def test_a_model_without_a_tokenizer_takes_anothers(tiny_folder: str, tmp_path: Path) -> None:
@@ -156,8 +131,7 @@ def test_a_model_without_a_tokenizer_takes_anothers(tiny_folder: str, tmp_path: 
         ("view", bare, "x = x", "-o", page),
         ("picture", "lens", bare, "x = x", "-o", still),
     ):
-        _, err = run(*words, status=1)
-        assert "bare has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME." in err
+        assert "bare has no tokenizer, so a text cannot be run. Say whose to use: --tokenizer NAME." in wrong(*words)
         run(*words, "--tokenizer", tiny_folder)
     assert Path(page).is_file()
     assert Path(still).is_file()
@@ -168,19 +142,14 @@ def test_a_model_without_a_tokenizer_takes_anothers(tiny_folder: str, tmp_path: 
 
 
 def test_debug_shows_the_traceback() -> None:
-    _, err = run("show", "phi-2", "--debug", status=1)
+    _, err = run("show", "phi-2", "--debug", status=2)
     assert err.startswith("Traceback")
-    assert "LoadError" in err
-
-
-def test_an_unknown_dtype_is_a_usage_error() -> None:
-    _, err = run("show", "microsoft/phi-2", "--dtype", "float12", status=2)
-    assert "Invalid value for '--dtype': 'float12' is not one of 'float64'," in err
+    assert "UnknownModelError" in err
 
 
 def test_interrupting_ends_with_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cutaway.cli.options.open_model", interrupt)
-    run("show", "microsoft/phi-2", status=130)
+    monkeypatch.setattr("cutaway.cli.opening.open_model", interrupt)
+    assert wrong("show", "microsoft/phi-2", status=130) == "interrupted."

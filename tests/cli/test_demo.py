@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import io
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from rich.console import Console
 from transformers import AutoModelForCausalLM
-from typer.testing import CliRunner
 
 from cutaway import StandardizedTransformer
-from cutaway.cli import app
-from cutaway.demo import steps
+from cutaway.demo import run, steps
 from cutaway.demo.bars import bar
 from cutaway.demo.early import count_modules
 from cutaway.demo.heatmap import heatmap
 from cutaway.demo.run import cutaway_here
 from cutaway.demo.stage import source
+from tests.cli.running import run as run_command
+from tests.cli.running import wrong
 
 
 @pytest.fixture(scope="module")
@@ -29,20 +32,41 @@ def model(tiny_folder: str) -> StandardizedTransformer:
 def test_it_runs_within_80_columns_and_draws_itself(tiny_folder: str, tmp_path: Path) -> None:
     picture = tmp_path / "demo.svg"
     page = tmp_path / "page.html"
-    words = ["demo", "--model", tiny_folder, "--svg", str(picture), "--page", str(page)]
-    result = CliRunner().invoke(app, words, env={"COLUMNS": "80", "NO_COLOR": "1"})
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.split("\n")
+    shown = io.StringIO()
+    run(tiny_folder, Console(file=shown, width=80, force_terminal=True, color_system=None), picture, page)
+    lines = shown.getvalue().split("\n")
     assert max(map(len, lines)) <= 80
-    assert "\x1b" not in result.stdout
-    assert "page.html" in "".join(result.stdout.split())
+    assert "\x1b" not in shown.getvalue()
+    assert "page.html" in "".join(shown.getvalue().split())
     assert "<script" in page.read_text()
     for step in (steps.edit, steps.add_up, steps.find_induction_head, steps.stop_early):
         for line in source(step).split("\n"):
-            assert line.strip() in result.stdout
+            assert line.strip() in shown.getvalue()
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
     assert picture.stat().st_size < 300_000
     assert "@font-face" not in picture.read_text()
+
+
+def test_it_writes_its_own_page_anew_and_leaves_others_alone(tiny_folder: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.modules["cutaway.demo.run"], "_SHOWN", ())
+    page = tmp_path / "phi-mini-attention.html"
+    demo = ("demo", "--model", tiny_folder)
+    run_command(*demo)
+    before = page.read_bytes()
+    page.write_bytes(b"an earlier one, " + before)
+    out, _ = run_command(*demo)
+    assert page.read_bytes() == before
+    assert all(line == line.rstrip() for line in out.split("\n"))
+    page.write_bytes(before + b"and more")
+    out, _ = run_command(*demo)
+    assert "is there already, and the demo did not write it" in " ".join(out.split())
+    assert page.read_bytes() == before + b"and more"
+    mine = tmp_path / "mine.html"
+    mine.write_text("mine")
+    assert "is there already" in wrong(*demo, "--page", str(mine))
+    run_command(*demo, "--page", str(mine), "--force")
+    assert mine.read_bytes() == before
 
 
 def test_it_ends_with_commands_that_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

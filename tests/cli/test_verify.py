@@ -8,18 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from transformers import PhiForCausalLM
-from typer.testing import CliRunner
 
-from cutaway.cli import app
 from cutaway.drawing import KINDS
-
-runner = CliRunner()
-
-
-def run(*words: str, status: int = 0, stdin: str | None = None) -> tuple[str, str]:
-    result = runner.invoke(app, list(words), input=stdin, env={"COLUMNS": "100"})
-    assert result.exit_code == status, result.output
-    return result.stdout, result.stderr
+from tests.cli.running import run, wrong
 
 
 def test_verify_ends_with_status_0_where_all_agrees(tiny_folder: str) -> None:
@@ -61,8 +52,8 @@ def test_a_picture_of_one_head_in_the_dark(tiny_folder: str, tmp_path: Path) -> 
     out, _ = run(*words, "--theme", "dark", stdin="a b")
     assert out == f"wrote {file}: tiny: attention of layer 2, head 1\n"
     assert file.read_bytes().startswith(b"\x89PNG")
-    _, err = run(*words[:-1], "7", stdin="a b", status=1)
-    assert "there is no head 7: there are 3, from 0 to 2" in err
+    told = wrong(*words[:-1], "7", "--force", stdin="a b")
+    assert told == "there is no head 7: there are 3, from 0 to 2."
 
 
 def test_view_writes_a_page(tiny_folder: str, tmp_path: Path) -> None:
@@ -72,24 +63,8 @@ def test_view_writes_a_page(tiny_folder: str, tmp_path: Path) -> None:
     assert "default-src &#39;none&#39;" in file.read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("picture", "len", "phi-mini", "x"), "Did you mean 'lens'"),
-        (("picture", "lens", "phi-mini", "x", "-o", "lens.pdf"), "name the file lens.png, not lens.pdf"),
-        (("picture", "lens", "phi-mini", "x", "-o", "none/lens.png"), "there is no folder none"),
-        (("view", "phi-mini", "x", "-o", "page.png"), "name the file page.html, not page.png"),
-        (("verify", "./nowhere"), "there is no folder ./nowhere"),
-        (("demo", "--page", "page.txt"), "name the file page.html"),
-    ],
-)
-def test_errors_are_one_message_and_status_1(words: tuple[str, ...], told: str) -> None:
-    out, err = run(*words, status=1)
-    assert not out
-    assert told in err
-    assert "Traceback" not in err
-
-
-def test_a_picture_needs_a_prompt_and_a_model_its_rotary(tiny_folder: str, tmp_path: Path) -> None:
-    _, err = run("picture", "lens", tiny_folder, "-o", str(tmp_path / "x.png"), status=1)
-    assert "give a text" in err
+def test_a_picture_needs_a_prompt_and_a_layer_that_it_shows(tiny_folder: str, tmp_path: Path) -> None:
+    file = str(tmp_path / "x.png")
+    assert "give a text" in wrong("picture", "lens", tiny_folder, "-o", file)
+    assert "leave out layer 1" in wrong("picture", "lens", tiny_folder, "x", "--layer", "1", "-o", file)
+    assert "leave out head 1" in wrong("picture", "attention-layer", tiny_folder, "x", "--head", "1", "-o", file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -27,10 +28,10 @@ def test_build(tmp_path) -> None:
 
 def test_build_refuses_other_files_and_unknown_families(tmp_path) -> None:
     (tmp_path / "mine").write_text("")
-    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "gpt2", status=1)
+    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "gpt2", status=2)
     assert "error: " in err
     assert "--force" in err
-    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "bert", status=1)
+    _, err = run("encyclopedia", "build", "-o", str(tmp_path), "--family", "bert", status=2)
     assert "no family is called 'bert'; there are phi" in err
 
 
@@ -54,7 +55,7 @@ def test_notes_of_the_built_in_checkpoint() -> None:
 def test_notes_of_another_family_are_refused() -> None:
     _, err = run("notes", "phi-mini", "--family", "llama", status=2)
     assert "is of the family 'phi'" in err
-    _, err = run("notes", "phi-mini", "--family", "fi", status=1)
+    _, err = run("notes", "phi-mini", "--family", "fi", status=2)
     assert "no family is called 'fi'" in err
 
 
@@ -76,5 +77,14 @@ def test_a_note_that_fails_ends_the_command_with_status_1(phi_without_biases) ->
     out, err = run("notes", phi_without_biases, status=1)
     assert "✗ Biases everywhere" in out
     assert "Three checkpoints, two shapes" in out
-    assert "'Biases everywhere' (biases_everywhere) does not hold on" in err
-    assert "AssertionError" in err
+    assert "  does not hold: assert largest > 0 fails: largest is 0." in out
+    assert "Each of the 27 linear layers" not in out  # its number was not measured yet
+    last = err.split("\n")[-2]
+    assert last.startswith("error: 1 of 16 notes does not hold on ")
+    assert last.endswith("'Biases everywhere': `assert largest > 0` fails: largest is 0.")
+    assert "Traceback" not in err
+    out, _ = run("notes", phi_without_biases, "--json", status=1)
+    notes = {note["name"]: note for note in json.loads(out)["notes"]}
+    assert notes["biases_everywhere"]["verdict"] == "fails"
+    assert notes["biases_everywhere"]["why"] == "`assert largest > 0` fails: largest is 0."
+    assert sum(note["verdict"] == "holds" for note in notes.values()) == 15

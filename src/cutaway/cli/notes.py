@@ -55,9 +55,9 @@ def notes(
         say(f"nobody has written notes about the family '{own}' yet.")
     failed = [outcome for outcome in outcomes if outcome.verdict == "fails"]
     if failed:
-        told = "; ".join(f"'{outcome.note.title}': {outcome.why}" for outcome in failed)
+        told = "; ".join(f"'{outcome.note.title}': {outcome.why.rstrip('.')}" for outcome in failed)
         do = "does" if len(failed) == 1 else "do"
-        message = f"{len(failed)} of {len(found)} notes {do} not hold on {model}. {told}"
+        message = f"{len(failed)} of {len(found)} notes {do} not hold on {model}. {told}."
         raise NoteError(message, told) from failed[0].error
 
 

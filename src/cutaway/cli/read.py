@@ -69,12 +69,22 @@ def read(
 
 
 def as_safetensors(values: dict[str, Any], metadata: dict[str, str]) -> bytes:
-    """A safetensors file of values by path, each a tensor of its own."""
+    """A safetensors file of values by path, each a tensor of its own.
+
+    Raises:
+        InputError: one is neither a tensor nor numbers.
+    """
     import torch
     from safetensors.torch import save
 
-    tensors: dict[str, Tensor] = {
-        name: value.detach().cpu().contiguous().clone() if isinstance(value, torch.Tensor) else torch.tensor(value)
-        for name, value in values.items()
-    }
+    from cutaway.cli.read_table import flattened
+
+    tensors: dict[str, Tensor] = {}
+    for name, value in flattened(values).items():
+        if isinstance(value, torch.Tensor):
+            tensors[name] = value.detach().cpu().contiguous().clone()
+        elif isinstance(value, (bool, int, float, list, tuple)):
+            tensors[name] = torch.tensor(value)
+        elif value is not None:
+            raise InputError(f"{name} is a {type(value).__name__}, which a safetensors file has no place for.")
     return save(tensors, metadata)

@@ -71,7 +71,7 @@ _FIGURES = 4
 
 def rows_of(values: Mapping[str, Any]) -> list[ReadRow]:
     """A row for each value, in their order."""
-    return [_row(path, value) for path, value in values.items()]
+    return [_row(path, value) for path, value in flattened(values).items()]
 
 
 def told_of_masked(rows: Sequence[ReadRow]) -> list[str]:
@@ -132,11 +132,29 @@ def _stacked(console: Console, options: ConsoleOptions, rows: Sequence[ReadRow])
         yield Segment.line()
 
 
+def flattened(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with tuples and mappings that hold tensors taken apart: `inputs` is `inputs.0`, `inputs.1`, …"""
+    flat: dict[str, Any] = {}
+    for path, value in values.items():
+        parts: Mapping[Any, Any] | None = None
+        if isinstance(value, Mapping):
+            parts = value
+        elif isinstance(value, (tuple, list)) and not all(isinstance(part, (int, float)) for part in value):
+            parts = dict(enumerate(value))
+        if parts is None:
+            flat[path] = value
+        else:
+            flat.update(flattened({f"{path}.{key}": part for key, part in parts.items()}))
+    return flat
+
+
 def _row(path: str, value: Any) -> ReadRow:
     known = VALUES.get(path.rpartition(".")[2])
     layout = known.layout if known else None
     if not isinstance(value, Tensor):
-        plain = list(value) if isinstance(value, (tuple, torch.Size)) else value
+        plain = list(value) if isinstance(value, (tuple, list)) else value
+        if not isinstance(plain, (list, bool, int, float, str, type(None))):
+            plain = f"a {type(value).__name__}"
         return ReadRow(path, layout, (), "", (), 0, plain)
     kept = _unmasked(value)
     dtype = str(value.dtype).removeprefix("torch.")

@@ -88,7 +88,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[object]], below: S
     Raises:
         OutputError: standard output cannot be written.
     """
-    lines = ["\t".join(" ".join(str(cell).split()) for cell in row) for row in (header, *rows)]
+    lines = ["\t".join(" ".join(str(cell).split()) or "-" for cell in row) for row in (header, *rows)]
     said = [" ".join(sentence.split()) for sentence in below if sentence]
     say("\n".join([*lines, *(["", *said] if said else [])]))
 

@@ -58,9 +58,8 @@ def run(
     """
     stage = Stage(console, picture=svg is not None)
     model = steps.open_the_model(name)
-    shown = (_names, _edit, _identity, _induction, _early)
-    for number in only or range(1, 1 + len(shown)):
-        shown[number - 1](stage, model)
+    for number in only or range(1, 1 + len(_SHOWN)):
+        _SHOWN[number - 1](stage, model)
     if not only:
         if page is not None:
             _page(stage, model, page, replace)
@@ -152,6 +151,9 @@ def _early(stage: Stage, model: StandardizedTransformer) -> None:
     ):
         table.add_row(told, Text(bar(share, 28).replace(" ", "░"), style="magenta"), figure)
     stage.show(table)
+
+
+_SHOWN = (_names, _edit, _identity, _induction, _early)
 
 
 def _page(stage: Stage, model: StandardizedTransformer, path: Path, replace: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,11 +29,13 @@ class Kind:
         shows: what it shows, in a clause.
         draw: draws it, given the model, the prompt, the layer and the head asked for, and the theme.
         needs_prompt: whether it is of a prompt at all.
+        of: whether it is of one layer or head; of `all` it takes neither.
     """
 
     shows: str
     draw: Callable[[StandardizedTransformer, str, int | None, int | None, ThemeName], Picture]
     needs_prompt: bool = True
+    of: Literal["head", "layer", "all"] = "all"
 
 
 def draw(
@@ -56,13 +58,21 @@ def draw(
         theme: `light` or `dark`.
 
     Raises:
-        InputError: there is no such kind, layer or head, or the prompt is empty.
+        InputError: there is no such kind, layer or head, the picture is of none, or the prompt is empty.
         UnavailableValueError: the model lacks what the picture shows.
     """
     chosen_kind = kind_of(kind)
     if chosen_kind.needs_prompt and not prompt:
         raise InputError(f"a picture of kind {kind} is of a prompt; give a text.")
+    _refuse_place(kind, chosen_kind, layer, head)
     return chosen_kind.draw(model, prompt, layer, head, theme)
+
+
+def _refuse_place(name: str, kind: Kind, layer: int | None, head: int | None) -> None:
+    for given, what, refused in ((layer, "layer", kind.of == "all"), (head, "head", kind.of != "head")):
+        if given is not None and refused:
+            shown = "one layer, and of every head in it" if kind.of == "layer" else "the whole model"
+            raise InputError(f"a picture of kind {name} is of {shown}; leave out {what} {given}.")
 
 
 def kind_of(name: str) -> Kind:
@@ -181,14 +191,14 @@ def _stream_names(count: int) -> list[str]:
 
 
 KINDS: dict[str, Kind] = {
-    "attention-head": Kind("one head's pattern", _attention_head),
-    "attention-layer": Kind("the patterns of a layer's heads", _attention_layer),
+    "attention-head": Kind("one head's pattern", _attention_head, of="head"),
+    "attention-layer": Kind("the patterns of a layer's heads", _attention_layer, of="layer"),
     "attention-grid": Kind("the patterns of every head", _attention_grid),
     "stream-norms": Kind("the norm of the residual stream, by layer and position", _stream_norms),
     "lens": Kind("what each layer's stream says comes next", _lens),
     "next-token": Kind("the likeliest next tokens", _next_token),
-    "rotated-vector": Kind("the last token's query at several positions", _rotated_vector),
+    "rotated-vector": Kind("the last token's query at several positions", _rotated_vector, of="head"),
     "rotary-heatmap": Kind("cos and sin by position and pair", _rotary_heatmap, needs_prompt=False),
-    "relative-position": Kind("the last token's q·k by distance", _relative_position),
+    "relative-position": Kind("the last token's q·k by distance", _relative_position, of="head"),
 }
 """Every kind of still picture, by its name on the command line."""

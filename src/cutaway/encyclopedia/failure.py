@@ -137,5 +137,5 @@ def _short(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         shape = " ".join(map(str, value.shape))
         return shown(value.item()) if value.numel() == 1 else f"a tensor [{shape}]"
-    text = (shown(value) or "''") if _is_figure(value) else repr(value)
+    text = shown(value) if isinstance(value, (bool, int, float)) else repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -90,7 +90,6 @@ class _Refused(Exception):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server_version, sys_version = "cutaway", ""
     timeout = _PATIENCE
 
     def __init__(self, folder: Path, *arguments: Any) -> None:
@@ -106,6 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answers with an error; a method that there is no answer to is one that is not allowed."""
         self.close_connection = True
+        if self.request_version == "HTTP/0.9":  # as which whatever is no request counts, and which has no status
+            self.request_version = "HTTP/1.0"
         known = HTTPStatus.METHOD_NOT_ALLOWED if code == HTTPStatus.NOT_IMPLEMENTED else HTTPStatus(code)
         text = f"{known.value} {known.phrase}\n".encode()
         self.send_response(known)
@@ -114,6 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_headers("text/plain; charset=utf-8", len(text))
         if self.command != "HEAD":
             self.wfile.write(text)
+
+    def version_string(self) -> str:
+        """What the server calls itself."""
+        return "cutaway"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing: a page asks for its files, and that is no news."""

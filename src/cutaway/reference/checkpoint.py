@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from cutaway.errors import LoadError, NoWeightsError
+from cutaway.errors import LoadError, NoWeightsError, UnknownModelError
 from cutaway.reference.config import PhiConfig
 from cutaway.reference.parts import Array
 from cutaway.reference.safetensors_file import SafetensorsFile
@@ -48,9 +48,9 @@ def find_folder(name: str | Path) -> Path:
     if not folder.is_absolute() and ".." not in folder.parts and (built_in / "config.json").is_file():
         return built_in
     if folder.exists():
-        raise LoadError(f"{folder} is a file; give the folder that holds it and its config.json")
+        raise UnknownModelError(f"{folder} is a file; give the folder that holds it and its config.json")
     names = sorted(str(path.parent.relative_to(BUILT_IN)) for path in BUILT_IN.rglob("config.json"))
-    raise LoadError(
+    raise UnknownModelError(
         f"'{name}' is neither a folder nor a built-in name ({', '.join(names) or 'there are none'}). "
         "The reference downloads nothing: give the folder of a checkpoint already on disk"
     )

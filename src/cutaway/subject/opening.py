@@ -69,6 +69,13 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
         UnsupportedModelError: no family file covers its architecture.
     """
     refuse_unknown_names(options.attn_implementation, options.device, options.extra)
+    try:
+        return _open(source, tokenizer, dispatch, options)
+    except ImportError as error:
+        raise LoadError(f"the model needs a package that is not installed: {_first_line(error)}") from error
+
+
+def _open(source: Source, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
     if isinstance(source, PreTrainedModel):
         return Opened(source, tokenizer, source.config._name_or_path or type(source).__name__)
     if isinstance(source, PretrainedConfig):
