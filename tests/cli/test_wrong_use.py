@@ -48,42 +48,35 @@ def test_the_options_are_stated_once() -> None:
     command(**{**given, "model": "m", "more": True, "dtype": "float32", "revision": "x"})
 
 
+REFUSED = {
+    ("--attn", "egaer"): "no attention implementation is called 'egaer'. Did you mean 'eager'?",
+    ("--device", "cuba"): "no device is called 'cuba'. Did you mean 'cuda'",
+    ("--device-map", "uato"): "no device map is called 'uato'. Did you mean 'auto'?",
+    ("--device", "cpu", "--device-map", "cpu"): "Give one of them.",
+    ("--dtype", "float12"): "'float12' is not one of 'float64', 'float32',",
+    ("--dtpe", "float32"): "no such option: --dtpe. Did you mean --",
+    ("--revision", "main"): "--revision main is of a hub id",
+    ("--gguf-file", "x.gguf"): "holds no x.gguf",
+    ("--tokenizer", "./nowhere"): "there is no folder ./nowhere",
+}
+NO_MODEL = {
+    "phi-2": "Did you mean 'microsoft/phi-2'?",
+    "./nowhere": "there is no folder ./nowhere",
+    "": "a model's name is empty",
+    "n" * 5000: "5000 characters",
+    __file__: "is a file",
+}
+
+
 @pytest.mark.parametrize("command", OPENING)
-@pytest.mark.parametrize(
-    ("option", "told"),
-    [
-        (("--attn", "egaer"), "no attention implementation is called 'egaer'. Did you mean 'eager'?"),
-        (("--device", "cuba"), "no device is called 'cuba'. Did you mean 'cuda'"),
-        (("--device-map", "uato"), "no device map is called 'uato'. Did you mean 'auto'?"),
-        (("--device", "cpu", "--device-map", "cpu"), "Give one of them."),
-        (("--dtype", "float12"), "'float12' is not one of 'float64', 'float32',"),
-        (("--dtpe", "float32"), "no such option: --dtpe. Did you mean --"),
-        (("--revision", "main"), "--revision main is of a hub id"),
-        (("--gguf-file", "x.gguf"), "holds no x.gguf"),
-        (("--tokenizer", "./nowhere"), "there is no folder ./nowhere"),
-    ],
-)
-def test_an_option_of_loading_that_cannot_be_used(
-    command: str, option: tuple[str, ...], told: str, tiny_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_opened(command: str, tiny_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert told in wrong(*words(command, tiny_folder), *option)
+    thorough = command in ("show", "read")  # the options come from one place
+    for option, told in REFUSED.items() if thorough else [*REFUSED.items()][:1]:
+        assert told in wrong(*words(command, tiny_folder), *option)
+    for model, told in NO_MODEL.items() if thorough else [*NO_MODEL.items()][:1]:
+        assert told in wrong(*words(command, model))
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", OPENING)
-@pytest.mark.parametrize(
-    ("model", "told"),
-    [
-        ("phi-2", "Did you mean 'microsoft/phi-2'?"),
-        ("./nowhere", "there is no folder ./nowhere"),
-        ("", "a model's name is empty"),
-        ("n" * 5000, "5000 characters"),
-        (__file__, "is a file"),
-    ],
-)
-def test_a_model_that_is_not_there(command: str, model: str, told: str) -> None:
-    assert told in wrong(*words(command, model))
 
 
 @pytest.mark.parametrize(

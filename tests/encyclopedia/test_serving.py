@@ -90,7 +90,8 @@ def test_it_answers_to_no_other_name(served, host) -> None:
     "path",
     ["/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/%252e%252e/secret.txt", "/.%00./secret.txt",
      "/%00", "/index.html%00", "/%c0%ae%c0%ae/secret.txt", "/%ff", "/%", "/%zz", "/..\\secret.txt",
-     "/%5c..%5csecret.txt", "/%0d%0aX-Evil:1", "//secret.txt", "//etc/passwd", "/./index.html", "/index.html/", "/out/secret.txt",
+     "/%5c..%5csecret.txt",
+     "/%0d%0aX-Evil:1", "//secret.txt", "//etc/passwd", "/./index.html", "/index.html/", "/out/secret.txt",
      "/out.txt", "/nowhere", "/sub", "/sub/", "/pipe", "http://127.0.0.1/", "http://evil.example/", "index.html", "*",
      "/" + "a" * 5000, "/" + "a" * 70000, "/~root", "/" + "sub/" * 500],
 )  # fmt: skip
