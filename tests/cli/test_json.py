@@ -48,7 +48,7 @@ def test_support(tiny_folder: str) -> None:
 
 def test_check(tiny_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = data("check", tiny_folder)
-    assert list(found)[:4] == ["model", "holds", "broken", "promises"]
+    assert list(found) == ["model", "holds", "broken", "promises", "untested"]
     assert (found["holds"], found["broken"]) == (True, None)
     assert all(set(promise) >= {"promise", "cases"} for promise in found["promises"])
 

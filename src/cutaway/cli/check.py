@@ -10,7 +10,7 @@ from cutaway.cli.options import Json, Loading, Model, opens_a_model
 from cutaway.errors import CheckError
 
 if TYPE_CHECKING:
-    from cutaway.inspection.checks import CheckReport
+    from cutaway.inspection.check import CheckReport
 
 
 @opens_a_model
@@ -32,7 +32,7 @@ def check(
             report = opened.check()
     except CheckError as error:
         if as_json:
-            print_json({"model": model, "holds": False, "broken": str(error), "promises": []})
+            print_json({"model": model, "holds": False, "broken": str(error), "promises": [], "untested": []})
         raise
     if as_json:
         print_json(to_dict(report))
@@ -41,9 +41,10 @@ def check(
 
 
 def to_dict(report: CheckReport) -> dict[str, Any]:
-    """A report as data: `model`, `holds`, `broken` (what does not hold, or null) and `promises`.
+    """A report as data: `model`, `holds`, `broken` (what does not hold, or null), `promises` and `untested`.
 
-    A promise is in words, with the `cases` in which it was put to the test.
+    A promise is in words, with the `cases` in which it was put to the test, or why it could not be.
     """
     promises = [{"promise": result.promise, "cases": result.cases} for result in report]
-    return {"model": report.model, "holds": True, "broken": None, "promises": promises}
+    untested = [{"promise": skipped.promise, "why": skipped.why} for skipped in report.untested]
+    return {"model": report.model, "holds": True, "broken": None, "promises": promises, "untested": untested}
