@@ -141,9 +141,15 @@ def test_the_lens_by_one_rounding() -> None:
     assert complaint(model).startswith("`logits` is not project_on_vocab(the last layer_output)")
 
 
-def test_logits_that_are_not_what_is_returned() -> None:
-    model = with_site("logits", output_of("norm"))
-    assert "`logits`" in complaint(model)
+def test_logits_that_are_not_what_is_returned_by_one_rounding() -> None:
+    model = with_site("logits", output_of("lm_head"))
+
+    def hook(_module: Any, _args: Any, output: Any) -> Any:
+        output.logits = next_up(output.logits)
+        return output
+
+    model.hf.register_forward_hook(hook)
+    assert complaint(model).startswith("`logits` is not what the model returns")
 
 
 # A traced pass is the plain one.
@@ -214,6 +220,17 @@ def test_an_edit_that_is_dropped(family: str, name: str, attention: str, monkeyp
     message = complaint(model)
     assert any(f"`{other}`" in message for other in sharing(model, name)), message
     assert "does not arrive" in message
+
+
+def test_ids_that_are_dropped_where_all_embeddings_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = StandardizedTransformer(odd.spoilt("llama", "equal_embeddings"), check=False)
+
+    def forgets(callback: Any, passing: Any) -> None:
+        callback(copy.copy(passing))
+
+    tamper(monkeypatch, model.hf, "enter", forgets)
+    message = complaint(model)
+    assert message == "an edit of `input_ids` does not arrive: the model's forward is given another one."
 
 
 def test_a_stream_whose_edit_does_not_reach_what_passes_by() -> None:

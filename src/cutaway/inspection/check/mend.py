@@ -110,9 +110,7 @@ class Mend:
         other = another(new)
         passing = address.slot.write(passing, other)
         if same_bits(address.slot.read(passing, sizes), other):
-            passing = address.slot.write(passing, new)
-            if same_bits(address.slot.read(passing, sizes), new):
-                return passing
+            return address.slot.write(passing, new)
         raise CheckError(
             f"an edit of `{place.name}` does not arrive: what passes at {address.describe()} after it is not what was "
             "written, bit for bit."
