@@ -87,6 +87,10 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
         notes.append(note)
     elif site is not None and site.moment in ("softmax", "pattern") and subject.hf.dtype == torch.float16:
         notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
+    if value.name in ("attention_queries", "attention_keys") and getattr(subject.hf.config, "rope_parameters", None):
+        notes.append(
+            "rotated by the place in the padded row, unless `position_ids` count real tokens, as in `generate`"
+        )
     return "; ".join(notes)
 
 

@@ -163,9 +163,11 @@ class Trace:
 
         Raises:
             InputError: a row has no such position in this pass, or the rows have different numbers of them.
+            NoTraceError: the trace is not open.
         """
         choice = as_choice("all" if positions is None else positions)
-        return index_of(choice, Rows.of(self.call, self._subject.hf), VALUES["layer_output"])
+        rows: Rows = self._running().context.run(Rows.of, self.call, self._root)  # which knows a generation's prompts
+        return index_of(choice, rows, VALUES["layer_output"])
 
     def ask(self, address: Address) -> Any:
         """The value at an address; runs the pass up to it.

@@ -40,7 +40,7 @@ def spans(prompt: Any, text: Any, tokenizer: Any, occurrence: int | None) -> ran
             "StandardizedTransformer(model, tokenizer=...)."
         )
     prompts, one = _prompts(prompt, tokenizer)
-    texts = [text] * len(prompts) if isinstance(text, str) else list(text)
+    texts: list[Any] = list(text) if isinstance(text, (list, tuple)) else [text] * len(prompts)  # pyright: ignore
     if len(texts) != len(prompts) or not all(isinstance(each, str) and each for each in texts):
         raise InputError(
             f"the text looked for is a string that is not empty, or one for each of the {len(prompts)} rows; it was "

@@ -69,13 +69,15 @@ _ROWS = (
         "attention_keys",
         "attention",
         layouts.KEYS,
-        "keys as they enter attention, after the rotary; with a cache, those of all positions so far",
+        "keys as they enter attention, after the rotary; with a cache, those of all positions so far, and an edit "
+        "counts in its pass alone, since the cache keeps the keys as they were",
     ),
     Value(
         "attention_values",
         "attention",
         layouts.VALUE_HEADS,
-        "values as they enter attention; with a cache, those of all positions so far",
+        "values as they enter attention; with a cache, those of all positions so far, and an edit counts in its pass "
+        "alone, since the cache keeps the values as they were: one of `v_proj`'s output lasts",
     ),
     Value("attention_scores", "attention", layouts.PATTERN, "scores entering the softmax, scaled and masked"),
     Value("attention_probabilities", "attention", layouts.PATTERN, "the pattern that the values are mixed with"),
@@ -116,7 +118,7 @@ _ROWS = (
         "next_token_probs",
         "model",
         layouts.NEXT_TOKEN_PROBS,
-        "the distribution over the next token at each row's last real position",
+        "the distribution over the next token at each row's last real position, in float32",
         read_only=True,
         derived_from=("logits",),
     ),
