@@ -54,7 +54,7 @@ def everything(model: StandardizedTransformer) -> None:
         host: Any = model if path.layer is None else model.layers[path.layer]
         host = getattr(host, {"attention": "self_attn", "mlp": "mlp"}.get(path.value.host, ""), host)
         if path.name == "next_token_probs":
-            with contextlib.suppress(UnavailableValueError):  # of rows padded on the right, `generate` asks other logits
+            with contextlib.suppress(UnavailableValueError):  # padded on the right, its logits are not asked for
                 getattr(host, path.name)
             continue
         getattr(host, path.name)
