@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cutaway.errors import CutawayError
 from tests import tiny
+from tests.edits.test_carrier import hooks_of
 from tests.edits.test_lasting import PROMPT, VECTOR, by_hook, generated, logits_of
 
 PATH = "model.layers.1"
@@ -131,7 +132,7 @@ def test_an_edit_opened_in_one_thread_and_left_in_another_acts_where_it_was_open
     assert torch.equal(in_thread(read, carried=False), without)
     in_thread(lambda: edit.__exit__(None, None, None), carried=False)
     assert torch.equal(read(), without)
-    assert not tiny.plain().model.layers[1]._forward_hooks
+    assert hooks_of(tiny.plain()) == 0
 
 
 STREAMING = r"never called\. The model ran in thread 'the other' meanwhile.*copy_context"
@@ -204,8 +205,7 @@ def test_generators_that_hold_an_edit_each_and_take_turns_are_told() -> None:
             pass
     two.close()
     assert torch.equal(read(), plain())
-    hooks = [len(module._forward_hooks) for module in tiny.plain().modules()]
-    assert not any(hooks)
+    assert hooks_of(tiny.plain()) == 0
 
 
 def test_generators_with_an_edited_model_each_take_turns() -> None:
