@@ -93,6 +93,9 @@ def test_read_keeps_paths_whole_in_a_narrow_terminal(tiny_folder: str) -> None:
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in page.getvalue()
+    narrow = io.StringIO()
+    Console(file=narrow, width=30).print(ReadTable(rows_of(values)))
+    assert "…" not in narrow.getvalue()
     for name in ("self_attn.attention_probabilities", "mlp.mlp_output", "layer_output"):
         assert "float32" in lines[lines.index(f"layers.0.{name}") + 1]
 

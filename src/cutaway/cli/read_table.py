@@ -123,7 +123,10 @@ def _stacked(console: Console, options: ConsoleOptions, rows: Sequence[ReadRow])
     table = _table("layout")
     for row in rows:
         table.add_row(*row.cells())
-    header, *lines = console.render_lines(Padding(table, (0, 0, 0, 2), expand=False), options, pad=False)
+    padded = Padding(table, (0, 0, 0, 2), expand=False)
+    needed = Measurement.get(console, options.update(width=_UNBOUNDED), padded).maximum
+    # A terminal that is narrower still breaks the lines itself: no figure is cut.
+    header, *lines = console.render_lines(padded, options.update(width=max(needed, options.max_width)), pad=False)
     yield from header
     yield Segment.line()
     for row, line in zip(rows, lines, strict=True):
