@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import warnings
 import weakref
 from typing import Any
 
@@ -112,41 +111,3 @@ def test_the_graph_is_freed_with_the_last_value() -> None:
         assert inner() is None
     finally:
         gc.enable()
-
-
-@pytest.fixture
-def checkpointed() -> Any:
-    hf = tiny.fresh()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is in training mode, without dropout
-        model = StandardizedTransformer(hf.train(), check=False)
-    return hf, model
-
-
-def test_gradient_checkpointing_gives_the_same_gradients(checkpointed: Any) -> None:
-    hf, model = checkpointed
-    found = []
-    for on in (False, True):
-        if on:
-            hf.activation_checkpointing_enable({"use_reentrant": False})
-        with model.trace(tiny.IDS, grad=True, use_cache=False):
-            values = [model.layers[1].self_attn.attention_head_outputs, model.layers[1].mlp.mlp_output]
-            values.append(model.layers[1].layer_output)
-            model.logits[:, -1, 3].sum().backward()
-        found.append([value.grad for value in values])
-    for without, with_ in zip(*found, strict=True):
-        torch.testing.assert_close(with_, without)
-
-
-def test_inside_a_block_the_reentrant_kind_is_refused_by_name(checkpointed: Any) -> None:
-    hf, model = checkpointed
-    hf.activation_checkpointing_enable({"use_reentrant": True})
-    with pytest.raises(GradientError, match="use_reentrant"), model.trace(tiny.IDS, grad=True, use_cache=False):
-        model.layers[1].mlp.mlp_output
-    with model.trace(tiny.IDS, grad=True, use_cache=False):
-        stream = model.layers[1].layer_output
-        model.logits[:, -1, 3].sum().backward()
-    with tiny.shared().trace(tiny.IDS, grad=True):
-        expected = tiny.shared().layers[1].layer_output
-        tiny.shared().logits[:, -1, 3].sum().backward()
-    torch.testing.assert_close(stream.grad, expected.grad)

@@ -15,11 +15,13 @@ from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.positions import put_at, token_axis
 from cutaway.edits.rows import ModelCall, Rows, under_way
 from cutaway.edits.track import Track, chosen_places
-from cutaway.errors import CutawayError, IdleEditWarning
+from cutaway.errors import CutawayError, GradientError, IdleEditWarning
 from cutaway.sites.slots import Call, map_tensors
+from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Attachment, attach
 from cutaway.tracing.attach import Answers
+from cutaway.tracing.checkpointing import backward_under_way, remember
 
 
 class _Pass:
@@ -52,11 +54,13 @@ class Application:
         self._root = root or subject.hf
         self._at_some = any(edit.choice is not None for edit in edits)
         self._passes: WeakKeyDictionary[greenlet, _Pass] = WeakKeyDictionary()
+        self._backwards: WeakKeyDictionary[greenlet, int] = WeakKeyDictionary()
         self._attachments: list[Attachment] = []
         try:
             self._attachments.append(attach(self._root, "enter", self._begin, answers))
             for track in self.tracks:
                 address = track.edit.address
+                self._attachments += remember((*address.within, address.module), answers)
                 self._attachments.append(attach(address.module, address.moment, self._callback(track), answers))
             if self._at_some:
                 self._attachments.append(attach(self._root, "enter", self._begin_as_edited, answers))
@@ -73,6 +77,7 @@ class Application:
 
     def _begin(self, call: Call) -> None:
         self.calls += 1
+        self._backwards[getcurrent()] = backward_under_way()
         if self._at_some:
             before = self._passes.get(getcurrent())
             self._passes[getcurrent()] = _Pass(ModelCall.of(call), before.rows or before.before if before else None)
@@ -91,6 +96,8 @@ class Application:
         address, function = edit.address, edit.function
 
         def callback(passing: Any) -> Any:
+            if backward_under_way() != -1:
+                self._refuse_computing_again(address)
             old = address.slot.read(passing, self._sizes)
             if old is None:
                 track.absent += 1
@@ -107,6 +114,15 @@ class Application:
             return address.slot.write(passing, new)
 
         return callback
+
+    def _refuse_computing_again(self, address: Address) -> None:
+        """Raises where a backward pass computes a part of a forward again that was not edited at first."""
+        if self._backwards.get(getcurrent()) != backward_under_way():
+            raise GradientError(
+                f"a backward pass computes `{address.path}` again, as gradient checkpointing does, and the forward "
+                "was not edited there. Go back through it outside of the block that edits, and switch checkpointing "
+                "on before it."
+            )
 
     def _at_positions(self, track: Track, old: Tensor, new: Tensor) -> Tensor:
         value = track.edit.address.value

@@ -19,7 +19,6 @@ from torch import Tensor
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.rows import ModelCall, counted, prompt_mask, real_so_far
 from cutaway.errors import NoTraceError, OrderError
-from cutaway.passes.gradients import is_own
 from cutaway.passes.trace import Trace
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
@@ -68,7 +67,7 @@ class Generation(Trace):
         grad: bool = False,
     ) -> None:
         super().__init__(subject, inputs, edits=edits, grad=grad)
-        self._prompt = inputs
+        self._prompt = self._inputs
         self._prompt_mask: Tensor | None = inputs.get("attention_mask")
         self._noting: Attachment | None = None
         self._arguments = arguments
@@ -178,10 +177,8 @@ class Generation(Trace):
         self._begin()
         super().skip(entrance, leave, output)
 
-    def _keeps_own_copy(self, address: Address, value: Any) -> bool:
-        # What enters attention may be the cache's own tensor; edited in place, the edit would last into every later
-        # step.
-        return super()._keeps_own_copy(address, value) or (address.moment == "arguments" and not is_own(value))
+    def _given(self) -> Mapping[str, Any]:
+        return {**self._prompt, **self._arguments}
 
     def _limit(self) -> Event:
         return (self._subject.hf, "exit")
@@ -209,7 +206,7 @@ class Generation(Trace):
 
     def _leave_step(self) -> None:
         self._read.clear()
-        self._read_here.clear()
+        self._handed_out.clear()
         self._behind.clear()
         self._sourced.clear()
         self._here = None

@@ -1,8 +1,17 @@
-"""Gradients in a trace: ordinary autograd, with every value that is handed out part of the graph.
+"""Gradients in a trace: ordinary autograd, with every value that is handed out a node of its own in the graph.
 
-A value as the pass has it may be a view that nothing downstream reads, a leaf that must not be edited in place, or a
-tensor that autograd keeps for the way back. With gradients asked for, what is handed out is therefore a copy that
-flows on in the original's place, and keeps its `.grad`.
+The gradient of a value is that of its own place: what comes back through whatever reads it there, which is what an edit
+of it reaches. `mlp_input` has the MLP's path alone, `q_proj.input` the queries', `layer_input` all of the block's, the
+stream that passes by included; on Phi `attention_norm_output` and `mlp_norm_output` are one place, the norm's output,
+and have the attention's path and the MLP's. It is the same whatever else was read or edited in the trace. Of a value
+that was edited it is the gradient of what flows on.
+
+A value as the pass has it may be the tensor of several places, a view that nothing downstream reads, a leaf that must
+not be edited in place, or a tensor that autograd keeps for the way back. With gradients asked for, what is handed out
+is therefore a copy that flows on in the original's place, and keeps its `.grad`.
+
+transformers' gradient checkpointing is passed over in such a trace, so its gradients are those of the model without it;
+so is its memory.
 """
 
 from __future__ import annotations
@@ -13,8 +22,11 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import GradientError
+from cutaway.sites.slots import map_tensors
+from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
+from cutaway.tracing.checkpointing import checkpoint_around
 from cutaway.vocabulary import ValuePath
 
 
@@ -31,30 +43,52 @@ def refuse_without_autograd() -> None:
         )
 
 
-def refuse_without_record(running: ForwardPass, path: str) -> None:
-    """Raises where the model itself has switched gradients off in the part of the pass where it waits.
+def refuse_without_record(running: ForwardPass, path: str, around: Any) -> None:
+    """Raises where the part of the pass in which it waits is not recorded, or is computed again by backward.
+
+    transformers' own gradient checkpointing is passed over in a trace with gradients. `around` tells the checkpoint, if
+    any, in which the whole trace is.
 
     Raises:
-        GradientError: naming the value and the usual cause.
+        GradientError: naming the value and what to do.
     """
     if not running.records:
         raise GradientError(
-            f"the model records no gradients where `{path}` is computed, as under reentrant gradient checkpointing. "
-            "Choose the other kind: activation_checkpointing_enable({'use_reentrant': False})."
+            f"the model records no gradients where `{path}` is computed: something in it runs under torch.no_grad() or "
+            "in a reentrant checkpoint of its own. Ask for what enters or leaves that part."
+        )
+    if checkpoint_around() is not around:
+        raise GradientError(
+            f"`{path}` is computed inside torch.utils.checkpoint, which computes it again on the way back, when the "
+            "trace's reads and edits are gone, so its gradients would be wrong. Switch this checkpoint off while you "
+            "trace, or ask for what enters or leaves it."
         )
 
 
 def start_graph(subject: Subject, running: ForwardPass) -> None:
-    """Has the graph begin at the token embeddings where all parameters are frozen; no parameter's flag is touched."""
-    address = subject.address(ValuePath("token_embeddings", None))
+    """Has the graph begin at the token embeddings where all parameters are frozen; no parameter's flag is touched.
 
-    def require(passing: Any) -> Any:
-        embeddings = address.slot.read(passing, subject.sizes)
-        if embeddings.requires_grad:
-            return None
-        return address.slot.write(passing, embeddings.detach().requires_grad_())
+    In a call that is given embeddings in the place of ids it begins where they enter the first block.
+    """
 
-    running.attach(address.module, address.moment, require)
+    def begin_at(address: Address) -> None:
+        def require(passing: Any) -> Any:
+            value = address.slot.read(passing, subject.sizes)
+            return None if value.requires_grad else address.slot.write(passing, in_graph(value))
+
+        running.attach(address.module, address.moment, require)
+
+    for path in (ValuePath("token_embeddings", None), ValuePath("layer_input", 0)):
+        begin_at(subject.address(path))
+
+
+def in_graph(value: Any) -> Any:
+    """A value with every floating tensor in it required to have a gradient; one that has none yet begins the graph."""
+
+    def require(tensor: Tensor) -> Tensor:
+        return tensor if tensor.requires_grad or not tensor.is_floating_point() else tensor.detach().requires_grad_()
+
+    return map_tensors(require, value)
 
 
 def own_in_graph(value: Tensor) -> Tensor:
@@ -63,11 +97,6 @@ def own_in_graph(value: Tensor) -> Tensor:
     if own.requires_grad:
         own.retain_grad()
     return own
-
-
-def is_own(value: Tensor) -> bool:
-    """Whether a tensor was handed out before, under another name."""
-    return "save" in value.__dict__
 
 
 def explain_missing_graph(error: BaseException | None) -> None:

@@ -23,7 +23,7 @@ class LeftBehind:
         self._versions: list[int] = []
 
     def add(self, path: str, thing: Any) -> None:
-        """Takes in a value, or the tensors in it; under inference mode torch does not count their edits."""
+        """Takes in a value, or the tensors in it. torch does not count the edits of one made under inference mode."""
         for tensor in tensors_in(thing):
             if not tensor.is_inference():
                 self._paths.append(path)
@@ -56,9 +56,9 @@ class LeftBehind:
         if now == self._versions:
             return
         where = f" to {here.describe()}" if here is not None else ""
-        in_time = {_storage(tensor) for tensor in tensors_in(passing)}
+        in_time = {storage(tensor) for tensor in tensors_in(passing)}
         for path, tensor, before, after in zip(self._paths, self._tensors, self._versions, now, strict=True):
-            if before != after and _storage(tensor) not in in_time:
+            if before != after and storage(tensor) not in in_time:
                 raise LateEditError(
                     f"`{path}` was edited in place after the pass had moved on{where}, so the edit has no defined "
                     "effect. Edit it before asking for a later value, or work on a copy: `.save()` or `.clone()`."
@@ -76,5 +76,6 @@ def tensors_in(thing: Any) -> list[Tensor]:
     return []
 
 
-def _storage(tensor: Tensor) -> int:
+def storage(tensor: Tensor) -> int:
+    """What tells the memory that a tensor is in; views share it."""
     return tensor.untyped_storage()._cdata

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.picking import at_positions
 from cutaway.edits.positions import Choice, token_axis
 from cutaway.edits.rows import ModelCall, Rows
 from cutaway.errors import InputError, UnavailableValueError
+from cutaway.passes.callers import CallersCache, with_own_tensors
 from cutaway.passes.derived import derive
 from cutaway.passes.saving import carry_save
 from cutaway.sites import Moment, OperationMoment
-from cutaway.sites.slots import Call
+from cutaway.sites.slots import Call, map_tensors
 from cutaway.subject.address import Address
 from cutaway.subject.names import Name, address_of
 from cutaway.subject.subject import Subject
@@ -91,21 +94,24 @@ def _run(
     Returns the pass's call as the model was given it.
     """
     last = max(reversed(addresses), key=lambda address: subject.survey.order[_end(address)])
-    running = ForwardPass(partial(subject.hf, **call.call.kwargs), grad=False)
+    cache = CallersCache.among(call.call.kwargs)
+    running = ForwardPass(partial(subject.hf, **with_own_tensors(call.call.kwargs)), grad=False)
     applied = Application(subject, edits, running.answers) if edits else None
     given = [call]
+    keep = partial(_keep, subject, found, cache is not None)
+    done = False
     try:
         # After the edits, so that it is given the call as they leave it.
         running.attach(subject.hf, "enter", lambda passing: given.append(ModelCall.of(passing)))
         for address in addresses:
             if address is not last or isinstance(last.moment, OperationMoment):
-                running.attach(address.module, address.moment, _keep(address, subject, found))
+                running.attach(address.module, address.moment, keep(address))
         moment = _end(last)[1]
         stop = running.run_to(last.module, moment)
         if stop is not None and moment == last.moment:
-            _keep(last, subject, found)(stop.passing)
-        if last.module is subject.hf and moment == "exit":
-            running.run_to_end()  # nothing is left but to return
+            keep(last)(stop.passing)
+        if cache is not None or (last.module is subject.hf and moment == "exit"):
+            running.run_to_end()  # to have the cache advanced, or since nothing is left but to return
         for address in addresses:
             if address.path not in found:
                 raise UnavailableValueError(
@@ -114,10 +120,13 @@ def _run(
                 )
         if applied is not None:
             applied.warn_of_idle(to_the_end=running.finished)
+        done = True
     finally:
         running.close()
         if applied is not None:
             applied.remove()
+        if cache is not None and not done:
+            cache.put_back()
     return given[-1]
 
 
@@ -126,8 +135,12 @@ def _end(address: Address) -> tuple[str, Moment]:
     return address.module_path, "exit" if isinstance(address.moment, OperationMoment) else address.moment
 
 
-def _keep(address: Address, subject: Subject, found: dict[str, Any]) -> Callable[[Any], None]:
+def _keep(subject: Subject, found: dict[str, Any], cached: bool, address: Address) -> Callable[[Any], None]:
+    """A callback that keeps a value; what may be the tensor of a caller's cache, which goes on to change, as a copy."""
+    copied = cached and (address.moment == "arguments" or isinstance(address.moment, OperationMoment))
+
     def keep(passing: Any) -> None:
-        found[address.path] = carry_save(address.slot.read(passing, subject.sizes))
+        value = address.slot.read(passing, subject.sizes)
+        found[address.path] = carry_save(map_tensors(torch.clone, value) if copied else value)
 
     return keep

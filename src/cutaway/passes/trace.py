@@ -7,10 +7,12 @@ model's survey which values are already behind; it refuses what could have no ef
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
+import torch
 from torch import Tensor, nn
 
 from cutaway.edits.application import Application
@@ -20,22 +22,23 @@ from cutaway.edits.positions import Positions, as_choice
 from cutaway.edits.rows import ModelCall, Rows, UnderWay, under_way
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
 from cutaway.passes import open_traces
+from cutaway.passes.callers import CallersCache, with_own_tensors
 from cutaway.passes.gradients import (
     explain_missing_graph,
-    is_own,
-    own_in_graph,
+    in_graph,
     refuse_without_autograd,
     refuse_without_record,
     start_graph,
 )
-from cutaway.passes.late_edits import LeftBehind
-from cutaway.passes.saving import carry_save
+from cutaway.passes.handed_out import HandedOut
+from cutaway.passes.late_edits import LeftBehind, tensors_in
 from cutaway.passes.skipping import in_its_stead
 from cutaway.sites import OperationMoment
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Event, ForwardPass, Stop
+from cutaway.tracing import Attachment, Event, ForwardPass, Stop
+from cutaway.tracing.checkpointing import checkpoint_around, remember
 from cutaway.vocabulary import VALUES, ValuePath
 
 
@@ -46,7 +49,7 @@ class Trace:
         self, subject: Subject, inputs: Mapping[str, Any], *, edits: Sequence[FunctionEdit] = (), grad: bool = False
     ) -> None:
         self._subject = subject
-        self._inputs = inputs
+        self._inputs: Mapping[str, Any] = with_own_tensors(inputs)
         self._edits = edits
         self._grad = grad
         self._pass: ForwardPass | None = None
@@ -54,9 +57,12 @@ class Trace:
         self._under_way = UnderWay()
         self._here: Address | None = None
         self._read: dict[str, Any] = {}
-        self._read_here: dict[str, Any] = {}
+        self._handed_out = HandedOut(subject.sizes, grad=grad)
         self._behind = LeftBehind()
         self._sourced: set[nn.Module] = set()
+        self._cache: CallersCache | None = None
+        self._remembered: list[Attachment] = []
+        self._around: Any = None
 
     def __enter__(self) -> Self:
         if self._pass is not None:
@@ -64,11 +70,15 @@ class Trace:
         self._prepare()
         if self._grad:
             refuse_without_autograd()
-        self._pass = self._open_pass()
+        self._cache = CallersCache.among(self._given())
+        with torch.inference_mode(self._cache is not None and self._cache.is_inference):
+            self._pass = self._open_pass()
         self._pass.context.run(under_way.set, self._under_way)
         if self._edits:
             self._applied = self._apply(self._pass)
         if self._grad:
+            self._around = checkpoint_around()
+            self._remembered += remember(self._subject.modules.values(), self._pass.answers)
             start_graph(self._subject, self._pass)
         open_traces.add(self)
         return self
@@ -77,14 +87,16 @@ class Trace:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         open_traces.discard(self)
+        done = False
         try:
             if error is None:
                 self._refuse_late_edits_in_place()
                 self._let_finish()
                 if self._applied is not None:
                     self._applied.warn_of_idle(to_the_end=self._running().finished)
+                done = True
         finally:
-            self._close()
+            self._close(done)
         if not self._grad:
             explain_missing_graph(error)
 
@@ -113,27 +125,36 @@ class Trace:
     def _apply(self, running: ForwardPass) -> Application:
         return Application(self._subject, self._edits, running.answers)
 
+    def _given(self) -> Mapping[str, Any]:
+        """Where the caller's cache is, if one was given."""
+        return self._inputs
+
     def _let_finish(self) -> None:
-        """Lets a pass return that has nothing left to run."""
-        running = self._pass
-        if running is not None and running.stop is not None and running.stop.event == (self._subject.hf, "exit"):
+        """Lets a pass return that has nothing left to run, or whose cache is to be advanced."""
+        running = self._running()
+        at_end = running.stop is not None and running.stop.event == (self._subject.hf, "exit")
+        if at_end or self._cache is not None:
             running.run_to_end()
 
-    def _close(self) -> None:
-        """Abandons what has not run, and takes everything off the model."""
+    def _close(self, done: bool) -> None:
+        """Abandons what has not run, takes everything off the model, and puts back the cache of a pass not `done`."""
         running, self._pass = self._pass, None
         applied, self._applied = self._applied, None
+        cache, self._cache = self._cache, None
+        remembered, self._remembered = self._remembered, []
         self._here = self._under_way.call = None
         self._read.clear()
-        self._read_here.clear()
+        self._handed_out.clear()
         self._behind.clear()
         self._sourced.clear()
-        try:
+        with ExitStack() as closing:  # the last first, and all of them whatever one raises
+            if cache is not None and not done:
+                closing.callback(cache.put_back)
+            for one in (*remembered, applied):
+                if one is not None:
+                    closing.callback(one.remove)
             if running is not None:
-                running.close()
-        finally:
-            if applied is not None:
-                applied.remove()
+                closing.callback(running.close)
 
     @property
     def call(self) -> ModelCall:
@@ -179,15 +200,8 @@ class Trace:
             return self._read[address.place]
         stop = self._stop_at(address, OrderError)
         if self._grad:
-            refuse_without_record(self._running(), address.path)
-        value = address.slot.read(stop.passing, self._subject.sizes)
-        if self._keeps_own_copy(address, value):
-            value = own_in_graph(value) if self._grad else value.clone()
-            stop.passing = address.slot.write(stop.passing, value)
-            for place in self._read_here:
-                self._read.pop(place, None)
-        carry_save(value)
-        self._read[address.place] = self._read_here[address.place] = value
+            refuse_without_record(self._running(), address.path, self._around)
+        value = self._read[address.place] = self._handed_out.hand_out(address, stop)
         return value
 
     def edit(self, address: Address, new: Any) -> None:
@@ -203,10 +217,12 @@ class Trace:
         if new is old:
             return
         new = address.fit(old, new, move=self._subject.over_devices)
+        if self._grad and any(tensor.requires_grad for tensor in tensors_in(old)):
+            new = in_graph(new)
         stop.passing = address.slot.write(stop.passing, new)
-        for place in self._read_here:
+        for place in self._handed_out.values:
             self._read.pop(place, None)
-        self._read_here.clear()
+        self._handed_out.clear()
         self.ask(address)
 
     def skip(self, entrance: Address, leave: Address, output: Any) -> None:
@@ -231,14 +247,6 @@ class Trace:
             self._run_to(running, address)
         assert running.stop is not None
         return running.stop
-
-    def _keeps_own_copy(self, address: Address, value: Any) -> bool:
-        """Whether what is handed out is a copy that flows on in the original's place.
-
-        With gradients it is, so that it is part of the graph, and so that an edit in place does not spoil what
-        autograd kept for the way back.
-        """
-        return self._grad and isinstance(value, Tensor) and value.is_floating_point() and not is_own(value)
 
     def _running(self) -> ForwardPass:
         if self._pass is None:
@@ -269,6 +277,8 @@ class Trace:
 
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
+        if running.stop is not None:
+            self._handed_out.relink(running.stop)
         self._note_call(running)
         before = self._here
         stop = running.run_to(
@@ -286,12 +296,12 @@ class Trace:
                 "after the model was opened: then open it again."
             )
         if before is not None:
-            for thing in self._read_here.values():
+            for thing in self._handed_out.values.values():
                 self._behind.add(before.path, thing)
         self._here = address
         if isinstance(address.moment, OperationMoment):
             self._sourced.add(address.module)
-        self._read_here = {}
+        self._handed_out.clear()
         self._behind.note()
 
     def _note_call(self, running: ForwardPass) -> None:

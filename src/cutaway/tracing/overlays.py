@@ -71,9 +71,9 @@ _covered: weakref.WeakKeyDictionary[nn.Module, dict[str, _Covered]] = weakref.We
 _lock = threading.Lock()
 
 
-def lay(module: nn.Module, overlay: Overlay) -> None:
-    """Lays an overlay on a module's `forward`."""
-    attribute = _place(module, overlay)
+def lay(module: nn.Module, overlay: Overlay, attribute: str | None = None) -> None:
+    """Lays an overlay on a module's `forward`, or on another attribute of it that is called."""
+    attribute = attribute or _place(module, overlay)
     with _lock:
         covers = _covered.setdefault(module, {})
         if attribute not in covers:
