@@ -160,7 +160,15 @@ class StandardizedTransformer(ValueHost):
     ) -> Trace:
         """A with-block in which the model's values can be asked for and edited, in the order of the forward pass.
 
-        Asking for a value runs the pass up to it; what nothing asks for after the block is not run.
+        Asking for a value runs the pass up to it; what nothing asks for after the block is not run. A pass that is
+        given a cache (`cache=…`, `past_key_values=…`) runs to its end all the same, so that the cache is advanced as by
+        a plain call of the model; where an exception leaves the block, the cache is put back as it was. An edit of
+        `attention_keys` or `attention_values` acts in this pass, and is not written into the cache.
+
+        With `grad=True` a value's gradient is that of its own place, whatever else is read or edited: what comes back
+        through all that reads it there. `mlp_input` has the MLP's path alone, `layer_input` all of the block's. In
+        such a trace transformers' gradient checkpointing is passed over: gradients, and memory, are those of the model
+        without it.
 
         Args:
             prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output.
