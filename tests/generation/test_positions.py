@@ -174,6 +174,31 @@ def test_a_trace_in_the_middle_of_a_generation_has_positions_of_its_own() -> Non
     assert torch.equal(run.output, by_hand("phi", lambda p: p in (1, 7))[0])
 
 
+WAYS: dict[str, dict[str, Any]] = {
+    "no cache": {"use_cache": False},
+    "static cache": {"cache_implementation": "static"},
+    "a prompt in parts": {"prefill_chunk_size": 4},
+    "an assistant": {"assistant_model": None},
+    "prompt lookup": {"prompt_lookup_num_tokens": 2},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("positions", ["prompt", "new", "last of the prompt", "a slice from the end"])
+def test_transformers_own_generate_is_asked_where_its_prompt_ends(positions: str, way: str) -> None:
+    given, chosen = POSITIONS[positions]
+    hf, model = tiny.plain(), tiny.shared()
+    arguments = {**WAYS[way], **({"assistant_model": tiny.fresh(seed=5)} if way == "an assistant" else {})}
+    expected, _ = by_hand("phi", chosen)
+    ids = torch.tensor([PROMPT])
+    with model.hooks({"layers.1.layer_output": steered}, positions=given):
+        plain = hf.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False, **arguments)
+        with model.generate(PROMPT, max_new_tokens=NEW, do_sample=False, **arguments) as run:
+            pass
+    assert torch.equal(plain, expected)
+    assert torch.equal(run.output, expected)
+
+
 @pytest.mark.parametrize(
     ("positions", "words"),
     [("promt", "'promt'"), (1.5, "1.5"), ([1, "2"], "a number, several"), (slice(None, None, -1), "goes forward")],
