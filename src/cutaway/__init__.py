@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cutaway import errors, vocabulary
 from cutaway.errors import CutawayError
 from cutaway.version import __version__ as __version__
+from cutaway.vocabulary.elsewhere import near
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer, save
@@ -25,14 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["CutawayError", "StandardizedTransformer", "errors", "save", "verify", "vocabulary"]
 
+_ROOMS = ("analysis", "families", "pictures", "reference")
+"""Folders that are there as soon as they are asked for: `cutaway.pictures.attention(…)`."""
+
 _HOME = {"StandardizedTransformer": "cutaway.model", "save": "cutaway.model", "verify": "cutaway.verification"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'cutaway' has no attribute '{name}'")
+    if name in _ROOMS:
+        return import_module(f"cutaway.{name}")
+    raise AttributeError(f"module 'cutaway' has no attribute '{name}'.{near(name, [*__all__, *_ROOMS])}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+    return sorted([*__all__, *_ROOMS, *(name for name in globals() if name.startswith("__"))])

@@ -106,6 +106,10 @@ class UntestedWarning(UserWarning):
     """A check could not put a promise to the test on these weights or under this load; the message names it."""
 
 
+class OrientationWarning(UserWarning):
+    """A weight read under a standard name lies the other way than in most families; the message says how."""
+
+
 def did_you_mean(
     given: str, names: Iterable[str], most: int = 3, shown: Mapping[str, str] = MappingProxyType({})
 ) -> str:

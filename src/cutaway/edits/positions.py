@@ -16,6 +16,7 @@ from torch import Tensor
 from cutaway.edits.rows import Rows, a_row_each
 from cutaway.errors import InputError
 from cutaway.vocabulary import LAYOUTS, Value
+from cutaway.vocabulary.numbers import is_truth_value, whole_number
 
 Positions = str | int | slice | range | Sequence[int] | Sequence[Sequence[int]] | Tensor | None
 """Which tokens: "all" or None, "prompt", "new" (those that were generated), a position, several, a slice of them, or
@@ -76,7 +77,7 @@ def _as_slice(positions: slice) -> slice:
 
 
 def _number(item: Any, positions: Any) -> int:
-    if isinstance(item, (bool, np.bool_)):
+    if is_truth_value(item):
         raise _no_positions(positions)
     try:
         return index(item)
@@ -97,7 +98,7 @@ def of_step(step: Any) -> Choice:
     Raises:
         InputError: steps are whole numbers from 0 on.
     """
-    number = _number(step, step) if not isinstance(step, str) else -1
+    number = whole_number(step, "a step") if not isinstance(step, str) else -1
     if number < 0:
         raise InputError(f"steps count from 0, the pass of the prompt; it was given step={step!r}.")
     return "prompt" if number == 0 else NewToken(number - 1)

@@ -2,66 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import index
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cutaway.edits.function_edit import ValueFunction
-from cutaway.errors import InputError, ShapeError
+from cutaway.errors import InputError, ShapeError, UnknownLayerError
+from cutaway.vocabulary.numbers import a_factor, whole_number
 
 
-def steering(layers: Any, vector: Any, factor: Any, *, num_layers: int, hidden_size: int) -> dict[int, ValueFunction]:
-    """For each layer, the function that adds its vector to a stream.
+def steering(places: Sequence[str], vector: Any, factor: Any, *, hidden_size: int) -> dict[str, ValueFunction]:
+    """For the path of each stream, the function that adds its vector to it.
 
     Args:
-        layers: a layer's number, or several; negative ones count from the end. One named twice counts once.
-        vector: `[hidden_size]` for all of them, or `[layers hidden_size]`, one for each in their order.
-        factor: what it is multiplied by.
+        places: the paths. One named twice counts once.
+        vector: `[hidden_size]` for all of them, or `[places hidden_size]`, one for each in their order.
+        factor: what it is multiplied by, a number or a tensor of one.
 
     Raises:
-        InputError: these are no numbers and no tensor, no layer is named, or one twice with a vector each.
-        IndexError: there is no such layer.
-        ShapeError: the vector is neither one nor one a layer.
+        InputError: these are no number and no tensor, or a place is named twice with a vector each.
+        ShapeError: the vector is neither one nor one a place.
     """
     if not isinstance(vector, Tensor):
         raise InputError(f"a steering vector is a tensor; it was given a {type(vector).__name__}.")
-    numbers = _layers(layers, num_layers)
-    if isinstance(factor, (str, bytes)) or not hasattr(factor, "__float__"):
-        raise InputError(f"layers and factor are numbers; they were given {layers!r} and {factor!r}.")
+    factor = a_factor(factor)
     if vector.shape == (hidden_size,):
-        return {number: adds(vector, float(factor)) for number in numbers}
-    twice = [number for number in numbers if numbers.count(number) > 1]
-    if vector.shape == (len(numbers), hidden_size):
+        return {place: adds(vector, factor) for place in places}
+    if vector.shape == (len(places), hidden_size):
+        twice = [place for place in places if places.count(place) > 1]
         if twice:
-            raise InputError(f"layer {twice[0]} is named twice in {layers!r}, with a vector each; add these yourself.")
-        return {number: adds(own, float(factor)) for number, own in zip(numbers, vector, strict=True)}
+            raise InputError(f"`{twice[0]}` is named twice, with a vector each; add these yourself.")
+        return {place: adds(own, factor) for place, own in zip(places, vector, strict=True)}
     raise ShapeError(
-        f"a steering vector is [hidden_size], [{hidden_size}] here, or one for each layer, [{len(numbers)}, "
-        f"{hidden_size}] for {len(numbers)}; it was given {list(vector.shape)}. For another vector at each position, "
+        f"a steering vector is [hidden_size], [{hidden_size}] here, or one for each layer, [{len(places)}, "
+        f"{hidden_size}] for {len(places)}; it was given {list(vector.shape)}. For another vector at each position, "
         "or in each row, give a function: `model.hooks({'layers.1.layer_output': lambda stream: stream + vectors})`."
     )
 
 
-def _layers(layers: Any, num_layers: int) -> list[int]:
-    several = isinstance(layers, (Sequence, set, Tensor)) and not isinstance(layers, str)
-    given: Any = layers if several else [layers]
+def layer_numbers(layers: Any, num_layers: int) -> list[int]:
+    """The numbers of layers that are given by number, several, or a slice; negative ones count from the end.
+
+    Raises:
+        InputError: these are no numbers, or there are none.
+        UnknownLayerError: there is no such layer.
+    """
+    there = range(num_layers)
+    if isinstance(layers, str):
+        raise InputError(f"layers and factor are numbers; the layers given are {layers!r}.")
+    if isinstance(layers, slice):
+        layers = there[layers]
+    several = isinstance(layers, Iterable) and getattr(layers, "ndim", 1) != 0
     numbers: list[int] = []
-    for layer in given:
-        try:
-            numbers.append(range(num_layers)[index(layer)])
-        except TypeError:
-            raise InputError(f"layers and factor are numbers; the layers given are {layers!r}.") from None
-        except IndexError:
-            raise IndexError(f"there is no layer {layer}: there are {num_layers}.") from None
+    for layer in layers if several else [layers]:
+        number = whole_number(layer, "a layer")
+        if not -num_layers <= number < num_layers:
+            raise UnknownLayerError(f"there is no layer {number}: there are {num_layers}.")
+        numbers.append(there[number])
     if not numbers:
         raise InputError("no layer was given to steer.")
     return numbers
 
 
-def adds(vector: Tensor, factor: float) -> ValueFunction:
+def adds(vector: Tensor, factor: float | Tensor) -> ValueFunction:
     """A function that adds `factor * vector` to a value, in the value's own dtype and on its device."""
 
     def add(value: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cutaway.errors import UnknownValueError
+from cutaway.vocabulary import HOSTS, VALUES
 from cutaway.vocabulary.elsewhere import near
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SupportRow:
     """What is known of one value here.
 
@@ -30,6 +31,13 @@ class SupportRow:
     layers: tuple[int, ...]
     where: str
     condition: str
+
+    def __repr__(self) -> str:
+        path = f"{host}.{self.value}" if (host := HOSTS[VALUES[self.value].host].format(layer="*")) else self.value
+        axes = f"{self.layout} [{' '.join(self.axes)}]" if self.axes else self.layout
+        lines = [f"{path}  {axes}{', read-only' if self.read_only else ''}", f"  {self.meaning}"]
+        lines.append(f"  {'read at: ' if self.available else 'not here: '}{self.where}")
+        return "\n".join([*lines, *([f"  {self.condition}"] if self.condition else [])])
 
 
 @dataclass(frozen=True)

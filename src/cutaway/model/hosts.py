@@ -9,22 +9,43 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import UnknownValueError
+from cutaway.errors import OrientationWarning, UnknownLayerError, UnknownValueError
+from cutaway.inspection import printout
 from cutaway.passes.derived import derive
 from cutaway.passes.source import Act, SourceHost, trace_for
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
-from cutaway.subject.names import refuse_derived
+from cutaway.subject.names import host_of, refuse_derived
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, ValuePath
+from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, values_of
+from cutaway.vocabulary.elsewhere import near
+from cutaway.vocabulary.numbers import whole_number
 
-_SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", "self_attn"): "attention", ("layer", "mlp"): "mlp"}
-"""The standard modules that are hosts of values themselves."""
+
+class Asked(property):
+    """A property that asks the pass under way. What it raises stays what it is, an `AttributeError` too.
+
+    Python asks `__getattr__` where a property has raised an `AttributeError`, and forgets the error.
+    """
+
+    def __get__(self, host: Any, owner: type | None = None) -> Any:
+        if host is None:
+            return self
+        try:
+            return super().__get__(host, owner)
+        except AttributeError as error:
+            _raised.error = error
+            raise
+
+
+_raised = threading.local()
 
 
 class ModuleHost:
@@ -33,13 +54,11 @@ class ModuleHost:
     _subject: Subject
     _module_path: str
     _path: str
-    _hosts: dict[str, ModuleHost]
 
     def __init__(self, subject: Subject, module_path: str, path: str) -> None:
         object.__setattr__(self, "_subject", subject)
         object.__setattr__(self, "_module_path", module_path)
         object.__setattr__(self, "_path", path)
-        object.__setattr__(self, "_hosts", {})
 
     @property
     def module(self) -> nn.Module:
@@ -51,18 +70,33 @@ class ModuleHost:
         """The calls inside the module's forward, each with `.input`, `.inputs` and `.output`; prints as the source."""
         return SourceHost(self._subject, self._module_path, _join(self._path, "source"), ())
 
+    @Asked
+    def input(self) -> Any:
+        """The module's first argument."""
+        return self._trace("input").ask(self._native("input"))
+
+    @Asked
+    def inputs(self) -> Any:
+        """The module's arguments, `(args, kwargs)`."""
+        return self._trace("inputs").ask(self._native("inputs"))
+
+    @Asked
+    def output(self) -> Any:
+        """What the module returns, as it returns it: a tensor, or a tuple or another container."""
+        return self._trace("output").ask(self._native("output"))
+
     def __getattr__(self, name: str) -> Any:
+        error: AttributeError | None = _raised.__dict__.pop("error", None)
+        if error is not None:
+            raise error
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in NATIVE_NAMES:
-            return self._trace(name).ask(self._native(name))
         return self._attribute(name)
 
     def __setattr__(self, name: str, new: Any) -> None:
-        if name in NATIVE_NAMES:
-            self._trace(name, "edit").edit(self._native(name), new)
-            return
-        raise self._unknown(name)
+        if name not in NATIVE_NAMES:
+            raise self._unassignable(name)
+        self._trace(name, "edit").edit(self._native(name), new)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module, outside any pass under way."""
@@ -82,19 +116,20 @@ class ModuleHost:
         """
         self._trace("skip()", "skip").skip(self._native("input"), self._native("output"), output)
 
-    def __getitem__(self, index: int) -> ModuleHost:
-        child = str(range(len(self.module))[index])  # type: ignore[arg-type]
-        return self._child(child)
-
-    def __len__(self) -> int:
-        return len(self.module)  # type: ignore[arg-type]
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._path or self._subject.name}: {type(self.module).__name__}>"
+        return f"<{self._path} of {self._subject.name}: {printout.module_line(self.module)}>"
+
+    def __str__(self) -> str:
+        return printout.part_text(self._subject, self._module_path)
+
+    def _repr_html_(self) -> str:
+        return printout.part_html(self._subject, self._module_path)
 
     def __dir__(self) -> list[str]:
+        own = [name for name in dir(type(self)) if not name.startswith("_")]
         children = [name for name, _ in self.module.named_children()]
-        return sorted({*object.__dir__(self), *NATIVE_NAMES, *children, *dir(self.module)})
+        parameters = [name for name, _ in self.module.named_parameters(recurse=False)]
+        return sorted({*own, *filter(str.isidentifier, children), *parameters})
 
     def _native(self, name: str) -> Address:
         return self._subject.native_address(self._module_path, self._path, name)
@@ -105,7 +140,21 @@ class ModuleHost:
             raise self._unknown(name)
         if isinstance(found, nn.Module) and name in self.module._modules:
             return self._child(name)
+        if name == "weight":
+            self._tell_orientation()
         return self._staying_here(found) if inspect.ismethod(found) else found
+
+    def _tell_orientation(self) -> None:
+        """Warns where a standard name stands for a module whose weight lies the other way than a linear layer's."""
+        standard, own = self._path.rpartition(".")[2], self._module_path.rpartition(".")[2]
+        if standard != own and standard in MODULES and type(self.module).__name__ == "Conv1D":
+            warnings.warn(
+                f"`{self._path}.weight` is a Conv1D's, [in out], and that of a Linear, as other families have it, is "
+                f"[out in]. To treat both alike, transpose it: `.weight.T`. Under its own name, `{own}`, it comes "
+                "without this word.",
+                OrientationWarning,
+                stacklevel=4,
+            )
 
     def _staying_here(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method of the module; where it returns the module, as `to` and `eval` do, the host in its place."""
@@ -118,18 +167,60 @@ class ModuleHost:
         return call
 
     def _child(self, name: str) -> ModuleHost:
-        return ModuleHost(self._subject, _join(self._module_path, name), _join(self._path, name))
+        return _host_at(self._subject, _join(self._module_path, name), _join(self._path, name))
 
     def _trace(self, name: str, act: Act = "ask for") -> Trace:
         return trace_for(self._subject, _join(self._path, name), act)
 
     def _unknown(self, name: str) -> Exception:
-        near = [*NATIVE_NAMES, *(child for child, _ in self.module.named_children())]
-        near += [parameter for parameter, _ in self.module.named_parameters(recurse=False)]
+        there = [*NATIVE_NAMES, *(child for child, _ in self.module.named_children())]
+        there += [parameter for parameter, _ in self.module.named_parameters(recurse=False)]
         return UnknownValueError(
-            f"`{self._path or self._subject.name}` ({type(self.module).__name__}) has nothing called `{name}`. "
-            f"It has: {', '.join(near)}."
+            f"`{self._path or self._subject.name}` ({type(self.module).__name__}) has nothing called `{name}`."
+            f"{near(name, there)} It has: {', '.join(there)}."
         )
+
+    def _unassignable(self, name: str) -> Exception:
+        """Why a name that is no value cannot be assigned."""
+        path = _join(self._path or "model", name)
+        found = None if name.startswith("_") else getattr(type(self), name, _MISSING)
+        if found is not _MISSING:
+            return UnknownValueError(f"`{path}` is no value of a pass, so it cannot be assigned.")
+        found = self._attribute(name)  # raises where nothing is called so
+        if isinstance(found, ModuleHost):
+            return UnknownValueError(
+                f"`{path}` is a module and no value of a pass, so it cannot be assigned here. To edit what it returns, "
+                f"assign `{path}.output`. To put another module in its place, do so in the transformers model "
+                "(`model.hf`), and open that again."
+            )
+        what = "a parameter" if isinstance(found, nn.Parameter) else "the model's own"
+        return UnknownValueError(
+            f"`{path}` is {what} and no value of a pass, so it cannot be assigned here. Change the module itself, "
+            f"`{self._path or 'model'}.module`."
+        )
+
+
+class ModulesHost(ModuleHost):
+    """Several modules in a row, by their number."""
+
+    def __getitem__(self, index: Any) -> Any:
+        there = range(len(self))
+        if isinstance(index, slice):
+            return [self[i] for i in there[index]]
+        number = whole_number(index, "what is in brackets")
+        try:
+            return self._child(str(there[number]))
+        except IndexError:
+            raise UnknownLayerError(f"`{self._path}` has {len(there)} modules, and none at {number}.") from None
+
+    def __len__(self) -> int:
+        return len(self.module)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
 
 
 class ValueHost(ModuleHost):
@@ -137,90 +228,176 @@ class ValueHost(ModuleHost):
 
     _host: Host
     _layer: int | None
+    _hosts: dict[str, ModuleHost]
 
     def __init__(self, subject: Subject, host: Host, layer: int | None = None) -> None:
         super().__init__(subject, subject.host_path(host, layer), HOSTS[host].format(layer=layer))
         object.__setattr__(self, "_host", host)
         object.__setattr__(self, "_layer", layer)
+        object.__setattr__(self, "_hosts", {})
 
-    def __getattr__(self, name: str) -> Any:
-        value = VALUES.get(name)
-        if value is not None and value.host == self._host:
-            if value.derived:
-                trace = self._trace(name)
-                return derive(name, lambda: trace.call, lambda source: getattr(self, source))
-            address = self._subject.address(ValuePath(name, self._layer))
-            return self._trace(name).ask(address)
-        return super().__getattr__(name)
+    def _ask(self, value: Value) -> Any:
+        if value.derived:
+            trace = self._trace(value.name)
+            return derive(value.name, lambda: trace.call, lambda source: getattr(self, source))
+        address = self._subject.address(ValuePath(value.name, self._layer))
+        return self._trace(value.name).ask(address)
 
     def __setattr__(self, name: str, new: Any) -> None:
         value = VALUES.get(name)
-        if value is not None and value.host == self._host:
-            if value.derived:
-                refuse_derived(ValuePath(name, self._layer))
-            self._trace(name, "edit").edit(self._subject.address(ValuePath(name, self._layer)), new)
+        if value is None or value.host != self._host:
+            super().__setattr__(name, new)
             return
-        super().__setattr__(name, new)
+        if value.derived:
+            refuse_derived(ValuePath(name, self._layer))
+        self._trace(name, "edit").edit(self._subject.address(ValuePath(name, self._layer)), new)
+
+    def __repr__(self) -> str:
+        owner = {"layer": "", "attention": "attention of ", "mlp": "MLP of ", "model": ""}[self._host]
+        values = [value.name for value in values_of(self._host) if self._subject.has_site(value.name)]
+        return (
+            f"<{owner}layer {self._layer} of {self._subject.name}: {type(self.module).__name__}, "
+            f"values: {', '.join(values)}>"
+        )
 
     def __dir__(self) -> list[str]:
-        values = [value.name for value in VALUES.values() if value.host == self._host]
-        return sorted({*super().__dir__(), *values, *self._subject.family.modules.get(self._host, {})})
+        lacking = {value.name for value in values_of(self._host) if not self._subject.has_site(value.name)}
+        return sorted({*super().__dir__(), *self._subject.family.modules.get(self._host, {})} - lacking)
 
     def _attribute(self, name: str) -> Any:
         if name in self._hosts:
             return self._hosts[name]
         subhost = _SUBHOSTS.get((self._host, name))
         if subhost is not None:
-            return self._hosts.setdefault(name, ValueHost(self._subject, subhost, self._layer))
+            return self._hosts.setdefault(name, _IN_A_LAYER[subhost](self._subject, self._layer))
         if (self._host, name) == ("model", "layers"):
             return self._hosts.setdefault(name, LayersHost(self._subject))
         own = self._subject.family.modules.get(self._host, {}).get(name)
         if own is not None:
-            return ModuleHost(self._subject, _join(self._module_path, own), _join(self._path, name))
+            return _host_at(self._subject, _join(self._module_path, own), _join(self._path, name))
         return super()._attribute(name)
-
-    def _child(self, name: str) -> ModuleHost:
-        return ModuleHost(self._subject, _join(self._module_path, name), _join(self._path, name))
 
     def _unknown(self, name: str) -> Exception:
         if name in MODULES and MODULES[name].host == self._host:
+            there = [child for child, _ in self.module.named_children()]
+            instead = f" Ask for `{_INSTEAD[name]}`." if name in _INSTEAD else ""
             return UnknownValueError(
                 f"`{self._path or 'the model'}` has no module `{name}`: {self._subject.family.name} has no module of "
-                f"its own for {MODULES[name].meaning}."
+                f"its own for {MODULES[name].meaning.partition(',')[0]}.{instead} It has: {', '.join(there)}."
             )
         return self._subject.unknown(self._host, self._layer, name)
 
 
-class LayersHost(ModuleHost):
+class ModelHost(ValueHost):
+    """The model."""
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject, "model")
+
+    def _attribute(self, name: str) -> Any:
+        return self._subject.sizes[name] if name in self._subject.sizes else super()._attribute(name)
+
+
+class LayerHost(ValueHost):
+    """A block of the model."""
+
+    def __init__(self, subject: Subject, layer: int | None) -> None:
+        super().__init__(subject, "layer", layer)
+
+
+class AttentionHost(ValueHost):
+    """The attention of a block."""
+
+    def __init__(self, subject: Subject, layer: int | None) -> None:
+        super().__init__(subject, "attention", layer)
+
+
+class MlpHost(ValueHost):
+    """The feed-forward network of a block."""
+
+    def __init__(self, subject: Subject, layer: int | None) -> None:
+        super().__init__(subject, "mlp", layer)
+
+
+_SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", "self_attn"): "attention", ("layer", "mlp"): "mlp"}
+"""The standard modules that are hosts of values themselves."""
+
+_INSTEAD = {
+    "q_proj": "attention_queries",
+    "k_proj": "attention_keys",
+    "v_proj": "attention_values",
+    "post_attention_layernorm": "mlp_norm_output",
+}
+"""The value to ask for where a module is not there, which is there all the same."""
+
+_IN_A_LAYER = {"layer": LayerHost, "attention": AttentionHost, "mlp": MlpHost}
+
+
+def _property(value: Value) -> property:
+    axes = f"{value.layout.name} {value.layout}" if value.layout.axes else value.layout.name
+    aside = "; read-only" if value.read_only else ""
+
+    def get(host: ValueHost) -> Any:
+        return host._ask(value)
+
+    def put(host: ValueHost, new: Any) -> None:
+        setattr(host, value.name, new)  # `__setattr__` edits it, and comes first
+
+    get.__doc__ = f"{axes}: {value.meaning}{aside}."
+    return Asked(get, None if value.read_only else put)
+
+
+# As properties, values are documented where Python looks for it, and completing a name in a prompt asks for none.
+for _value in VALUES.values():
+    setattr(_IN_A_LAYER.get(_value.host, ModelHost), _value.name, _property(_value))
+
+
+class LayersHost(ModulesHost):
     """The blocks: `model.layers[3]`, `model.layers[-1]`, `model.layers[2:5]`, `for layer in model.layers`."""
 
-    _layers: dict[int, ValueHost]
+    _layers: dict[int, LayerHost]
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject, subject.module_path("model", None, "layers"), "layers")
         object.__setattr__(self, "_layers", {})
 
     @overload
-    def __getitem__(self, index: int) -> ValueHost: ...
+    def __getitem__(self, index: int) -> LayerHost: ...
     @overload
-    def __getitem__(self, index: slice) -> list[ValueHost]: ...
-    def __getitem__(self, index: int | slice) -> ValueHost | list[ValueHost]:
+    def __getitem__(self, index: slice) -> list[LayerHost]: ...
+    def __getitem__(self, index: int | slice) -> LayerHost | list[LayerHost]:
         layers = range(self._subject.sizes["num_layers"])
         if isinstance(index, slice):
             return [self[layer] for layer in layers[index]]
+        number = whole_number(index, "a layer")
         try:
-            layer = layers[index]
+            layer = layers[number]
         except IndexError:
-            raise IndexError(f"there is no layer {index}: {self._subject.name} has {len(layers)}.") from None
+            raise UnknownLayerError(
+                f"there is no layer {number}: {self._subject.name} has {len(layers)}, 0 to {len(layers) - 1}."
+            ) from None
         if layer not in self._layers:
-            self._layers[layer] = ValueHost(self._subject, "layer", layer)
+            self._layers[layer] = LayerHost(self._subject, layer)
         return self._layers[layer]
 
     def __len__(self) -> int:
         return self._subject.sizes["num_layers"]
 
-    def __iter__(self) -> Iterator[ValueHost]:
+    def __iter__(self) -> Iterator[LayerHost]:
         return (self[layer] for layer in range(len(self)))
+
+    def __repr__(self) -> str:
+        kinds = sorted({type(layer.module).__name__ for layer in self})
+        return f"<{len(self)} layers of {self._subject.name}: {', '.join(kinds)}>"
+
+
+def _host_at(subject: Subject, module_path: str, path: str) -> ModuleHost:
+    """The host of a module, by the module's own path."""
+    host, layer, rest = host_of(subject, module_path)
+    if not rest and host != "model":
+        return _IN_A_LAYER[host](subject, layer)
+    several = isinstance(subject.modules[module_path], (nn.ModuleList, nn.Sequential))
+    return (ModulesHost if several else ModuleHost)(subject, module_path, path)
 
 
 def _join(path: str, name: str) -> str:

@@ -16,27 +16,34 @@ from cutaway.edits.carrier import carrying
 from cutaway.edits.function_edit import FunctionEdit, ValueFunction
 from cutaway.edits.function_hooks import FunctionHooks
 from cutaway.edits.positions import Choice, Positions, as_choice, of_step
-from cutaway.edits.steering import steering
-from cutaway.errors import InputError
+from cutaway.edits.steering import layer_numbers, steering
+from cutaway.errors import CutawayError, InputError
 from cutaway.inspection import printout
 from cutaway.inspection.check import CheckReport, check
-from cutaway.inspection.support import Support, support
-from cutaway.model.hosts import ValueHost
+from cutaway.inspection.support import Support, SupportRow, support
+from cutaway.model.hosts import ModelHost
 from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
 from cutaway.passes.scan import Scan
 from cutaway.passes.trace import Trace
 from cutaway.passes.values import Values, apart
-from cutaway.subject.arguments import forward_arguments, refuse_generate_arguments
+from cutaway.subject.arguments import (
+    forward_arguments,
+    holds_prompt,
+    prompt_among,
+    refuse_as_call,
+    refuse_generate_arguments,
+)
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.names import addresses, pick
 from cutaway.subject.opening import Options, Source, open_model
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
+from cutaway.vocabulary import VALUES
 from cutaway.vocabulary.paths import Selector
 
 
-class StandardizedTransformer(ValueHost):
+class StandardizedTransformer(ModelHost):
     """A Hugging Face model whose insides can be read and edited under the standard vocabulary.
 
     >>> model = StandardizedTransformer("phi-mini")
@@ -88,7 +95,7 @@ class StandardizedTransformer(ValueHost):
         options = Options(dtype, attn_implementation, device, allow_pickle, trust_remote_code, extra)
         opened = open_model(source, tokenizer, dispatch, options)
         subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights)
-        super().__init__(subject, "model")
+        super().__init__(subject)
         object.__setattr__(self, "_edits", ())
         object.__setattr__(self, "_carrier", None)
         if opened.hf.training:
@@ -112,7 +119,12 @@ class StandardizedTransformer(ValueHost):
         return self._carrier
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the transformers model, outside any trace."""
+        """Calls the transformers model, outside any trace, with what it takes: ids as a tensor, `model(**tokens)`.
+
+        Raises:
+            InputError: it was given a text, or something else that transformers does not take.
+        """
+        refuse_as_call(args)
         return self.hf(*args, **kwargs)
 
     @property
@@ -140,11 +152,6 @@ class StandardizedTransformer(ValueHost):
         """The model's sizes under their standard names: `num_layers`, `hidden_size`, `num_heads`, …"""
         return dict(self._subject.sizes)
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._subject.sizes:
-            return self._subject.sizes[name]
-        return super().__getattr__(name)
-
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._subject.sizes})
 
@@ -152,7 +159,7 @@ class StandardizedTransformer(ValueHost):
 
     def trace(
         self,
-        prompt: Prompt,
+        prompt: Prompt | None = None,
         *,
         attention_mask: Tensor | Sequence[Any] | None = None,
         grad: bool = False,
@@ -171,9 +178,10 @@ class StandardizedTransformer(ValueHost):
         without it.
 
         Args:
-            prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output.
-                Rows of different lengths are padded on the left; a tokenizer's output keeps its own side, so that
-                `[:, -1]` may be padding. `run.at(-1)` indexes each row's last real token on either.
+            prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output,
+                also spread: `model.trace(**tokens)`. Rows of different lengths are padded on the left; a tokenizer's
+                output keeps its own side, so that `[:, -1]` may be padding. `run.at(-1)` indexes each row's last real
+                token on either.
             attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
             grad: whether autograd records the pass: `loss.backward()` and `torch.autograd.grad` work in the block, and
                 every value read keeps its `.grad`, also where all parameters are frozen.
@@ -191,7 +199,7 @@ class StandardizedTransformer(ValueHost):
 
     def generate(
         self,
-        prompt: Prompt,
+        prompt: Prompt | None = None,
         *,
         attention_mask: Tensor | Sequence[Any] | None = None,
         **arguments: Any,
@@ -216,14 +224,15 @@ class StandardizedTransformer(ValueHost):
         Raises:
             InputError: as in `trace`, also for an argument that `generate` does not know.
         """
-        inputs = self._inputs(prompt, attention_mask, generates=True)
-        refuse_generate_arguments(self._subject.hf, self.generate, prompt, inputs, arguments)
+        given, arguments = prompt_among(self.generate, prompt, arguments)
+        inputs = self._inputs(given, attention_mask, generates=True)
+        refuse_generate_arguments(self._subject.hf, self.generate, given, inputs, arguments)
         one_text = isinstance(prompt, str)
         return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
 
     def scan(
         self,
-        prompt: Prompt,
+        prompt: Prompt | None = None,
         *,
         attention_mask: Tensor | Sequence[Any] | None = None,
         **forward: Any,
@@ -239,7 +248,7 @@ class StandardizedTransformer(ValueHost):
 
     def read(
         self,
-        prompt: Prompt,
+        prompt: Prompt | None = None,
         *names: Selector | Sequence[Selector],
         positions: Positions = None,
         attention_mask: Tensor | Sequence[Any] | None = None,
@@ -249,6 +258,8 @@ class StandardizedTransformer(ValueHost):
 
         >>> model.read("def add(a, b):", "layers.*.layer_output", "layers.-1.mlp.fc1.output", "logits")
         >>> model.read(["a short prompt", "a longer one"], "layers.*.layer_output", positions=-1)  # [batch hidden_size]
+
+        Where `input_ids` is given by name, `model.read("logits", **tokens)`, all before it are names.
 
         Args:
             prompt: as in `trace`.
@@ -274,6 +285,8 @@ class StandardizedTransformer(ValueHost):
             UnavailableValueError: this model does not have the value; the message says why.
             InputError: a row has no such position, or the rows have different numbers of tokens at them.
         """
+        if (isinstance(prompt, str) or callable(prompt)) and holds_prompt(forward):  # all before it are names
+            prompt, names = None, self._also_a_name(prompt, names)
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
         picked = pick(self._subject, selectors if names else ["*"])
         inputs = self._forward(self.read, prompt, attention_mask, forward)
@@ -361,14 +374,14 @@ class StandardizedTransformer(ValueHost):
         """
         self._subject.bring_weights()
         view = object.__new__(type(self))
-        ValueHost.__init__(view, self._subject.twin(), "model")
+        ModelHost.__init__(view, self._subject.twin())
         object.__setattr__(view, "_edits", (*self._edits, *self._function_edits(functions, positions, step)))
         object.__setattr__(view, "_carrier", None)
         return view
 
     def steer(
         self,
-        layers: int | Sequence[int],
+        layers: int | Sequence[int] | slice | str,
         vector: Tensor,
         factor: float = 1.0,
         positions: Positions = None,
@@ -376,10 +389,11 @@ class StandardizedTransformer(ValueHost):
         """A with-block in which `factor * vector` is added to the stream that leaves these layers.
 
         Args:
-            layers: a layer's number, or several; negative ones count from the end.
+            layers: a layer's number, several, or a slice; negative ones count from the end. Or a name, as in `read`, of
+                values that are streams: `"layers.*.self_attn.attention_output"`.
             vector: `[hidden_size]` for all of them, or `[layers hidden_size]`, one for each in their order; it is taken
                 to the stream's dtype and device. For another at each position, give `hooks` a function.
-            factor: what it is multiplied by.
+            factor: what it is multiplied by: a number, or a tensor of one.
             positions: as in `hooks`.
 
         Raises:
@@ -388,12 +402,22 @@ class StandardizedTransformer(ValueHost):
             ShapeError: the vector is neither one nor one a layer.
             CutawayError: on leaving the block, as in `hooks`.
         """
-        sizes = self._subject.sizes
-        added = steering(layers, vector, factor, num_layers=sizes["num_layers"], hidden_size=sizes["hidden_size"])
-        functions: dict[Selector, ValueFunction] = {
-            f"layers.{layer}.layer_output": function for layer, function in added.items()
-        }
-        return self.hooks(functions, positions=positions)
+        by_name = isinstance(layers, str) and not layers.lstrip("-").isdigit()
+        if by_name:
+            paths = self._streams(str(layers))
+        else:
+            paths = [f"layers.{layer}.layer_output" for layer in layer_numbers(layers, self.sizes["num_layers"])]
+        functions = steering(paths, vector, factor, hidden_size=self.sizes["hidden_size"])
+        return self.hooks({**functions}, positions=positions)
+
+    def _streams(self, name: str) -> list[str]:
+        """The paths of the streams that a name picks, to which a vector can be added."""
+        paths = [str(path) for path in pick(self._subject, [name]).names]
+        for path in paths:
+            value = VALUES.get(path.rpartition(".")[2])
+            if value is None or value.layout.axes[-1:] != ("hidden_size",):
+                raise InputError(f"`{path}` is no stream of hidden_size, to which a vector can be added.")
+        return paths
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
         """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
@@ -424,8 +448,20 @@ class StandardizedTransformer(ValueHost):
         """
         return check(self._subject)
 
+    def explain(self, name: str) -> SupportRow:
+        """What a value is: its layout, its meaning, and where it is read in this model. Prints as text.
+
+        >>> model.explain("attention_scores")
+
+        Raises:
+            UnknownValueError: no value is called so.
+        """
+        return self.support()[name.rpartition(".")[2]]
+
     def __repr__(self) -> str:
         return printout.text(self._subject)
+
+    __str__ = __repr__
 
     def __rich__(self) -> Any:
         return printout.rich_text(self._subject)
@@ -441,13 +477,25 @@ class StandardizedTransformer(ValueHost):
     def _forward(
         self,
         call: Callable[..., Any],
-        prompt: Prompt,
+        prompt: Prompt | None,
         attention_mask: Tensor | Sequence[Any] | None,
         forward: Mapping[str, Any],
     ) -> dict[str, Any]:
         """What the model is called with."""
-        inputs = self._inputs(prompt, attention_mask, forward)
-        return forward_arguments(self._subject.hf, call, prompt, inputs, forward)
+        given, forward = prompt_among(call, prompt, forward)
+        inputs = self._inputs(given, attention_mask, forward)
+        return forward_arguments(self._subject.hf, call, given, inputs, forward)
+
+    def _also_a_name(self, prompt: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Names, where the ids were given by `input_ids=`, so that what stood in the prompt's place is a name too."""
+        try:
+            pick(self._subject, [prompt])
+        except CutawayError as error:
+            raise InputError(
+                f"the ids are given by name, so that all before them are names of values, and {prompt!r} is none: "
+                f"{error} If it is the prompt, that is given twice: leave out the ids."
+            ) from None
+        return (prompt, *names)
 
     def _inputs(
         self,

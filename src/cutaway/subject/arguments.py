@@ -9,15 +9,60 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, get_args
 
+import torch
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import TransformersKwargs
 
 from cutaway.errors import InputError, did_you_mean
+
+_PROMPTS = ("input_ids", "inputs_embeds", "inputs")
+"""What transformers calls a prompt."""
+
+
+def holds_prompt(further: Mapping[str, Any]) -> bool:
+    """Whether the prompt is among the arguments given by name."""
+    return any(further.get(name) is not None for name in _PROMPTS)
+
+
+def prompt_among(call: Callable[..., Any], prompt: Any, further: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The prompt, where it was given as transformers has it, `call(**tokens)`, and the other arguments.
+
+    Raises:
+        InputError: there is none.
+    """
+    rest = {name: value for name, value in further.items() if value is not None or name not in _PROMPTS}
+    if prompt is not None:
+        _refuse_twice(prompt, rest)
+        return prompt, rest
+    tokens = {name: rest.pop(name) for name in _PROMPTS if name in rest}
+    if not tokens:
+        raise InputError(
+            f"`{call.__name__}` was given no prompt: give a text, ids, or a tokenizer's output, "
+            f"`{call.__name__}(**tokens)`."
+        )
+    return (tokens["inputs"] if [*tokens] == ["inputs"] else tokens), rest
+
+
+def refuse_as_call(args: Sequence[Any]) -> None:
+    """Raises where a model is called, as transformers' models are, with what they do not take.
+
+    Raises:
+        InputError: the first argument is a text, a list or a mapping.
+    """
+    if not args or args[0] is None or isinstance(args[0], torch.Tensor):
+        return
+    what = "a text" if isinstance(args[0], str) else f"a {type(args[0]).__name__}"
+    spread = ", or a tokenizer's output spread, `model(**tokens)`" if isinstance(args[0], Mapping) else ""
+    raise InputError(
+        f"`model(…)` is transformers' own call, which takes ids as a tensor{spread}; it was given {what}. For values "
+        "of a pass say `model.read(prompt, 'logits')` or `with model.trace(prompt):`, for new tokens "
+        "`model.generate(prompt, …)`."
+    )
 
 
 def forward_arguments(

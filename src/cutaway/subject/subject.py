@@ -271,7 +271,7 @@ class Subject:
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
         children = [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
         reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
-        hint = near(name, [*children, *reach], shown=reach)
+        hint = near(name, [*children, *reach], shown=reach, layer=layer)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
 
 

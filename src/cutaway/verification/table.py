@@ -47,7 +47,7 @@ def as_rich(found: Findings) -> RenderableType:
 
 def as_text(found: Findings, width: int = 100) -> str:
     """The same without colour."""
-    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_jupyter=False)
     console.print(as_rich(found))
     output = console.file
     assert isinstance(output, io.StringIO)

@@ -114,21 +114,26 @@ _ROWS: dict[str, Mapping[str, str]] = {
 """By library, its word and ours. Where two libraries have a word, the first stands."""
 
 
-def near(given: str, names: Iterable[str], shown: Mapping[str, str] = MappingProxyType({})) -> str:
+def near(
+    given: str,
+    names: Iterable[str],
+    shown: Mapping[str, str] = MappingProxyType({}),
+    layer: int | None = None,
+) -> str:
     """A sentence, with a space before it, that says what a name is called here, or offers the names nearest to it.
 
-    `shown` says how a name is written in the sentence, where that is not as it is.
+    `shown` says how a name is written in the sentence, where that is not as it is; `layer` is the layer that was asked.
     """
-    return elsewhere(given) or did_you_mean(given, names, shown=shown)
+    return elsewhere(given, layer) or did_you_mean(given, names, shown=shown)
 
 
-def elsewhere(given: str) -> str:
+def elsewhere(given: str, layer: int | None = None) -> str:
     """A sentence that says what another library's word is here, with a space before it; empty for any other word."""
     *places, last = given.split(".")
     word = last.removeprefix("hook_")
-    layer = next((part for part in places if re.fullmatch(r"-?\d+", part)), "*")
+    number = next((part for part in places if re.fullmatch(r"-?\d+", part)), "*" if layer is None else str(layer))
     for library, words in _ROWS.items():
         ours = words.get(word, words.get(last))
         if ours is not None and (library == _LENS or word == last):
-            return f" {library}'s `{given}` is here {ours.format(layer=layer) if '{layer}' in ours else ours}."
+            return f" {library}'s `{given}` is here {ours.format(layer=number) if '{layer}' in ours else ours}."
     return ""

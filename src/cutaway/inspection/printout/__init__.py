@@ -11,7 +11,7 @@ from cutaway.inspection.printout.notebook_support import support_html
 from cutaway.inspection.printout.notebook_tree import tree_html
 from cutaway.inspection.printout.terminal_support import SupportTable, support_text
 from cutaway.inspection.printout.terminal_tree import TreeView, tree_text
-from cutaway.inspection.printout.tree import find_block, tree_of
+from cutaway.inspection.printout.tree import find_block, module_line, part_of, tree_of
 from cutaway.subject.subject import Subject
 
 if TYPE_CHECKING:
@@ -38,6 +38,16 @@ def rich_block(subject: Subject) -> TreeView:
     return TreeView(find_block(tree_of(subject)), header=False)
 
 
+def part_text(subject: Subject, module_path: str) -> str:
+    """What `print` shows of one module of the model: the part of the tree that it is."""
+    return tree_text(part_of(subject, module_path), header=False)
+
+
+def part_html(subject: Subject, module_path: str) -> str:
+    """The same for a notebook."""
+    return tree_html(part_of(subject, module_path), header=False)
+
+
 def html(subject: Subject) -> str:
     """The same for a notebook: modules open and close."""
     return tree_html(tree_of(subject))
@@ -50,6 +60,9 @@ def support_rich(support: SupportRows) -> SupportTable:
 
 __all__ = [
     "html",
+    "module_line",
+    "part_html",
+    "part_text",
     "rich_block",
     "rich_text",
     "support_html",

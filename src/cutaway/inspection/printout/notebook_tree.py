@@ -8,8 +8,10 @@ from cutaway.inspection.printout.notebook_style import page, prose
 from cutaway.inspection.printout.tree import ModuleNode, Tree, ValueLine
 
 
-def tree_html(tree: Tree) -> str:
+def tree_html(tree: Tree, *, header: bool = True) -> str:
     """A fragment of HTML with its own style, everything escaped."""
+    if not header:
+        return page(_node(tree.root))
     sizes = " ".join(
         f'<span class="size"><span class="faint">{escape(name)}</span> {size}</span>'
         for name, size in tree.sizes.items()

@@ -74,9 +74,9 @@ def support_text(support: SupportRows, width: int | None = None) -> str:
     if width is None:
         width = min(max(shutil.get_terminal_size((100, 24)).columns, 80), 120)
     page = io.StringIO()
-    Console(file=page, width=width, color_system=None, force_terminal=False, highlight=False).print(
-        SupportTable(support), end=""
-    )
+    Console(
+        file=page, width=width, color_system=None, force_jupyter=False, force_terminal=False, highlight=False
+    ).print(SupportTable(support), end="")
     return "\n".join(line.rstrip() for line in page.getvalue().rstrip().split("\n"))
 
 

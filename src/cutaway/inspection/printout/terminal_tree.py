@@ -62,9 +62,10 @@ class TreeView:
             yield Text.assemble(*((words, STYLES[kind]) for words, kind in line), overflow="fold")
 
 
-def tree_text(tree: Tree, width: int | None = 80) -> str:
+def tree_text(tree: Tree, width: int | None = 80, *, header: bool = True) -> str:
     """A printout as ASCII text; only what is said of a missing value is broken at `width`, and nothing without one."""
-    return "\n".join("".join(words for words, _ in line).rstrip() for line in _lines(tree, _INDENT, width))
+    lines = _lines(tree, _INDENT, width, header=header)
+    return "\n".join("".join(words for words, _ in line).rstrip() for line in lines)
 
 
 def _lines(tree: Tree, guides: Guides, width: int | None, *, header: bool = True) -> Iterator[Line]:

@@ -78,6 +78,17 @@ def tree_of(subject: Subject) -> Tree:
     return _Reader(subject).read()
 
 
+def part_of(subject: Subject, module_path: str) -> Tree:
+    """The same of one module, by its own path."""
+    return _Reader(subject).read(module_path)
+
+
+def module_line(module: nn.Module) -> str:
+    """A module in one line: its class, what this says of itself, and how its weight lies where that is not usual."""
+    arguments = _arguments(module)
+    return type(module).__name__ + (f"({arguments})" if arguments else "")
+
+
 def find_block(tree: Tree) -> Tree:
     """The same tree, from its layers on."""
     layers = next(node for node in _walk(tree.root) if "layers" in (node.key, node.standard))
@@ -125,7 +136,7 @@ class _Reader:
     hosts: dict[str, tuple[Host, int | None]] = field(default_factory=dict[str, tuple[Host, int | None]])
     standard: dict[str, str] = field(default_factory=dict[str, str])
 
-    def read(self) -> Tree:
+    def read(self, path: str = "") -> Tree:
         subject = self.subject
         for layer in (None, *range(subject.sizes["num_layers"])):
             for host in ("model",) if layer is None else ("layer", "attention", "mlp"):
@@ -133,7 +144,7 @@ class _Reader:
                 for name in subject.family.modules.get(host, {}):
                     self.standard[subject.module_path(host, layer, name)] = name
         load = f"{subject.describe_load()}, {count_parameters(subject.hf)} parameters"
-        return Tree(subject.name, load, subject.sizes, self._node("", subject.hf))
+        return Tree(subject.name, load, subject.sizes, self._node(path, subject.modules[path]))
 
     def _node(self, path: str, module: nn.Module, key: str = "", count: int = 1, differs: str = "") -> ModuleNode:
         own = path.rpartition(".")[2]
@@ -207,6 +218,8 @@ def _arguments(module: nn.Module) -> str:
     own = module.extra_repr()
     own = re.sub(r"\b(in_features|out_features)=", "", own)
     own = re.sub(r"(^|, )(inplace=False|elementwise_affine=True(, bias=True)?)", "", own)
+    if type(module).__name__ == "Conv1D":  # a linear layer's weight lies the other way, [out in]
+        own = f"{', '.join(map(str, module.get_parameter('weight').shape))}, weight [in out]"
     return " ".join(own.split())
 
 
