@@ -143,9 +143,13 @@ def test_an_interrupt_from_the_keyboard_in_the_middle_of_a_pass() -> None:
     model.read(tiny.IDS, "logits")
     handle = hf.model.layers[1].mlp.register_forward_hook(lambda *_: os.kill(os.getpid(), signal.SIGINT))
     before = state_of(hf)
-    with pytest.raises(KeyboardInterrupt), model.trace(tiny.IDS):
-        model.layers[0].self_attn.attention_probabilities
-        model.logits
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored under nohup, and behind `&`
+    try:
+        with pytest.raises(KeyboardInterrupt), model.trace(tiny.IDS):
+            model.layers[0].self_attn.attention_probabilities
+            model.logits
+    finally:
+        signal.signal(signal.SIGINT, handler)
     assert state_of(hf) == before
     handle.remove()
     assert torch.equal(model.read(tiny.IDS, "logits")["logits"], tiny.logits_of(tiny.plain()))

@@ -19,7 +19,7 @@ from cutaway.errors import CutawayError, GradientError, IdleEditWarning
 from cutaway.sites.slots import Call, map_tensors
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Attachment, attach
+from cutaway.tracing import Attachment, attach, remove_all
 from cutaway.tracing.attach import Answers
 from cutaway.tracing.checkpointing import backward_under_way, remember
 
@@ -55,25 +55,24 @@ class Application:
         self._at_some = any(edit.choice is not None for edit in edits)
         self._passes: WeakKeyDictionary[greenlet, _Pass] = WeakKeyDictionary()
         self._backwards: WeakKeyDictionary[greenlet, int] = WeakKeyDictionary()
+        self._answers = answers
         self._attachments: list[Attachment] = []
-        try:
-            self._attachments.append(attach(self._root, "enter", self._begin, answers))
-            for track in self.tracks:
-                address = track.edit.address
-                self._attachments += remember((*address.within, address.module), answers)
-                self._attachments.append(attach(address.module, address.moment, self._callback(track), answers))
-            if self._at_some:
-                self._attachments.append(attach(self._root, "enter", self._begin_as_edited, answers))
-                self._attachments.append(attach(self._root, "exit", self._end, answers))
-        except BaseException:
-            self.remove()
-            raise
+
+    def put_on(self) -> None:
+        """Attaches the edits; whoever calls this calls `remove` in any case."""
+        noted = self._attachments
+        attach(self._root, "enter", self._begin, self._answers, noted)
+        for track in self.tracks:
+            address = track.edit.address
+            remember((*address.within, address.module), self._answers, noted)
+            attach(address.module, address.moment, self._callback(track), self._answers, noted)
+        if self._at_some:
+            attach(self._root, "enter", self._begin_as_edited, self._answers, noted)
+            attach(self._root, "exit", self._end, self._answers, noted)
 
     def remove(self) -> None:
-        """Takes off what was attached."""
-        for attachment in self._attachments:
-            attachment.remove()
-        self._attachments.clear()
+        """Takes off what was attached; may be called again."""
+        remove_all(self._attachments)
 
     def _begin(self, call: Call) -> None:
         self.calls += 1

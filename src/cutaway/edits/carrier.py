@@ -49,12 +49,18 @@ class Carrier:
         try:
             applied = Application(self._subject, self._edits, reach.holds)
             try:
-                reach.open()
-                yield
-                applied.warn_of_idle(to_the_end=True)
-            finally:
-                reach.close()
+                try:
+                    applied.put_on()
+                    reach.open()
+                    yield
+                    applied.warn_of_idle(to_the_end=True)
+                finally:
+                    reach.close()
+                    applied.remove()
+            except BaseException:
+                reach.close()  # once more, where an interrupt has cut it short
                 applied.remove()
+                raise
         finally:
             self._in_force.reset(token)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,7 @@ from cutaway.edits.reach import Reach
 from cutaway.edits.track import Track
 from cutaway.errors import CutawayError
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Attachment, attach
+from cutaway.tracing import Attachment, attach, remove_all
 
 
 class FunctionHooks:
@@ -27,7 +28,7 @@ class FunctionHooks:
         self._edits = edits
         self._may_be_left_out = may_be_left_out
         self._application: Application | None = None
-        self._watch: Attachment | None = None
+        self._watches: list[Attachment] = []
         self._reach: Reach | None = None
 
     def __enter__(self) -> Self:
@@ -35,35 +36,56 @@ class FunctionHooks:
             raise CutawayError("these edits are in force already. Make others for a block inside: `model.hooks({…})`.")
         self._subject.bring_weights()
         reach = Reach(self._subject.hf)
-        applied = Application(self._subject, self._edits, reach.holds)
         try:
-            self._watch = attach(
-                self._subject.hf, "enter", lambda _call: reach.note_elsewhere(), lambda: not reach.holds()
+            self._reach = reach
+            self._application = Application(self._subject, self._edits, reach.holds)
+            self._application.put_on()
+            attach(
+                self._subject.hf,
+                "enter",
+                lambda _call: reach.note_elsewhere(),
+                lambda: not reach.holds(),
+                self._watches,
             )
+            reach.open()
+            return self
         except BaseException:
-            applied.remove()
+            self._close()
             raise
-        reach.open()
-        self._application, self._reach = applied, reach
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        applied, self._application = self._application, None
-        watch, self._watch = self._watch, None
-        reach, self._reach = self._reach, None
-        assert applied is not None
-        assert watch is not None
-        assert reach is not None
-        crossing = reach.by_generator and reach.crossing()
-        reach.close()
-        watch.remove()
-        applied.remove()
+        applied, reach = self._application, self._reach
+        try:
+            assert applied is not None
+            assert reach is not None
+            crossing = reach.by_generator and reach.crossing()
+            self._close()
+        except BaseException:
+            self._close()  # once more, where an interrupt has cut it short
+            raise
         if error is None:
             self._tell(applied, reach)
             if crossing and applied.calls:
                 raise CutawayError(_TAKING_TURNS)
+
+    def __del__(self) -> None:
+        # An interrupt at the instant of leaving has left the block by another way; it is let go of thereby.
+        with contextlib.suppress(Exception):
+            if self._reach is not None:
+                self._close()
+
+    def _close(self) -> None:
+        """Takes everything off the model; another call does what is left of it."""
+        try:
+            if self._reach is not None:
+                self._reach.close()
+            if self._application is not None:
+                self._application.remove()
+        finally:
+            remove_all(self._watches)
+        self._application = self._reach = None
 
     def _tell(self, applied: Application, reach: Reach) -> None:
         """Raises where a function never acted, and says why.

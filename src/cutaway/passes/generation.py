@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -79,12 +78,14 @@ class Generation(Trace):
     def _open_pass(self) -> ForwardPass:
         self._begun = True
         generate: Any = self._subject.hf.generate
-        running = ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
+        return ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
+
+    def _set_up(self, running: ForwardPass) -> None:
+        super()._set_up(running)
         if self._prompt_mask is None:
             self._noting = running.attach(self._subject.hf, "enter", self._note_mask, first=True)
         else:
             running.context.run(prompt_mask.set, self._prompt_mask)
-        return running
 
     def _note_mask(self, call: Call) -> None:
         """Notes the mask that transformers makes of a prompt that comes without one, from the first pass's call."""
@@ -94,19 +95,11 @@ class Generation(Trace):
             self._noting.remove()
             self._noting = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            try:
-                self._refuse_late_edits_in_place()
-                self._leave_step()
-                self._output = self._running().run_to_end()
-                self._done = True
-            except BaseException as raised:
-                super().__exit__(type(raised), raised, raised.__traceback__)
-                raise
-        super().__exit__(kind, error, traceback)
+    def _let_finish(self) -> None:
+        """Runs `generate` to its end: its text is the result."""
+        self._leave_step()
+        self._output = self._running().run_to_end()
+        self._done = True
 
     def __iter__(self) -> Iterator[Step]:
         """Goes from pass to pass; the first is that of the prompt, or the one where the run stands."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from contextvars import ContextVar
 from types import FrameType
 from typing import Protocol, TypeVar
@@ -24,6 +25,9 @@ _ENTERS = {"__enter__", "__aenter__", "enter_context", "enter_async_context"}
 
 class OpenTrace(Protocol):
     """What is to be known of a trace."""
+
+    opened_by: list[FrameType]
+    """The frames of the calls by which it was opened, the innermost first."""
 
     @property
     def subject(self) -> object:
@@ -39,30 +43,25 @@ class OpenTrace(Protocol):
 T = TypeVar("T", bound=OpenTrace)
 
 
-class Opened:
-    """A trace, and the frames of the calls by which it was opened, the innermost first."""
-
-    __slots__ = ("frames", "trace")
-
-    def __init__(self, trace: OpenTrace, frames: list[FrameType]) -> None:
-        self.trace = trace
-        self.frames = frames
-
-
-_open: ContextVar[tuple[Opened, ...]] = ContextVar("cutaway_open_traces", default=())
+_open: ContextVar[tuple[weakref.ref[OpenTrace], ...]] = ContextVar("cutaway_open_traces", default=())
+"""Weakly, so that a trace which an interrupt has kept from leaving its block is let go of, and closed."""
 
 
 def add(trace: OpenTrace) -> None:
     """Notes a trace as open in this context; called by the method by which it is opened."""
-    _open.set((*(opened for opened in _open.get() if opened.trace.is_open), Opened(trace, _frames(sys._getframe(2)))))
+    trace.opened_by = _frames(sys._getframe(2))
+    _open.set((*map(weakref.ref, _still_open()), weakref.ref(trace)))
 
 
 def discard(trace: OpenTrace) -> None:
     """Notes that a trace is no longer open."""
-    for opened in _open.get():
-        if opened.trace is trace:
-            opened.frames.clear()
-    _open.set(tuple(opened for opened in _open.get() if opened.trace is not trace))
+    trace.opened_by = []
+    _open.set(tuple(weakref.ref(other) for other in _still_open() if other is not trace))
+
+
+def _still_open() -> list[OpenTrace]:
+    traces = [held() for held in _open.get()]
+    return [trace for trace in traces if trace is not None and trace.is_open]
 
 
 def meant(subject: object) -> OpenTrace | None:
@@ -71,27 +70,27 @@ def meant(subject: object) -> OpenTrace | None:
     Raises:
         NoTraceError: several are open, and it is in the block of none.
     """
-    found = [opened for opened in _open.get() if opened.trace.subject is subject and opened.trace.is_open]
+    found = [trace for trace in _still_open() if trace.subject is subject]
     if len(found) < 2:
-        return found[0].trace if found else None
+        return found[0] if found else None
     calling = {frame: depth for depth, frame in enumerate(_frames(sys._getframe(1)))}
-    home = {opened: _home(opened, calling) for opened in found}
+    home = {id(trace): _home(trace, calling) for trace in found}
     nearest = min(depth for depth, _ in home.values())
-    here = [opened for opened in found if home[opened][0] == nearest]
-    own = [opened for opened in here if not home[opened][1]]
+    here = [trace for trace in found if home[id(trace)][0] == nearest]
+    own = [trace for trace in here if not home[id(trace)][1]]
     if not own and len(here) > 1:
-        holders = ", ".join(f"`{opened.frames[0].f_code.co_name}`" for opened in here)
+        holders = ", ".join(f"`{trace.opened_by[0].f_code.co_name}`" for trace in here)
         raise NoTraceError(
             f"{len(here)} traces of this model are open, each in the block of a generator that is suspended "
             f"({holders}), and this line is in none of these blocks. Ask for values inside the block."
         )
-    return (own or here)[-1].trace
+    return (own or here)[-1]
 
 
-def _home(opened: Opened, calling: dict[FrameType, int]) -> tuple[int, bool]:
+def _home(trace: OpenTrace, calling: dict[FrameType, int]) -> tuple[int, bool]:
     """How far from the line of code a trace is at home, and whether it is a generator there that holds it."""
     held = False
-    for frame in opened.frames:
+    for frame in trace.opened_by:
         if frame in calling:
             return calling[frame], held
         if frame.f_code.co_name in _ENTERS:

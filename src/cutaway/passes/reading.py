@@ -100,34 +100,50 @@ def _run(
     given = [call]
     keep = partial(_keep, subject, found, cache is not None)
     done = False
-    try:
-        # After the edits, so that it is given the call as they leave it.
-        running.attach(subject.hf, "enter", lambda passing: given.append(ModelCall.of(passing)))
-        for address in addresses:
-            if address is not last or isinstance(last.moment, OperationMoment):
-                running.attach(address.module, address.moment, keep(address))
-        moment = _end(last)[1]
-        stop = running.run_to(last.module, moment)
-        if stop is not None and moment == last.moment:
-            keep(last)(stop.passing)
-        if cache is not None or (last.module is subject.hf and moment == "exit"):
-            running.run_to_end()  # to have the cache advanced, or since nothing is left but to return
-        for address in addresses:
-            if address.path not in found:
-                raise UnavailableValueError(
-                    f"the pass did not come by {address.describe()}. Either this call does not use it, or the module "
-                    "was exchanged after the model was opened: then open it again."
-                )
-        if applied is not None:
-            applied.warn_of_idle(to_the_end=running.finished)
-        done = True
-    finally:
-        running.close()
-        if applied is not None:
-            applied.remove()
+
+    def close() -> None:
+        try:
+            running.close()
+        finally:
+            if applied is not None:
+                applied.remove()
         if cache is not None and not done:
             cache.put_back()
+
+    try:
+        try:
+            if applied is not None:
+                applied.put_on()
+            # After the edits, so that it is given the call as they leave it.
+            running.attach(subject.hf, "enter", lambda passing: given.append(ModelCall.of(passing)))
+            for address in addresses:
+                if address is not last or isinstance(last.moment, OperationMoment):
+                    running.attach(address.module, address.moment, keep(address))
+            moment = _end(last)[1]
+            stop = running.run_to(last.module, moment)
+            if stop is not None and moment == last.moment:
+                keep(last)(stop.passing)
+            if cache is not None or (last.module is subject.hf and moment == "exit"):
+                running.run_to_end()  # to have the cache advanced, or since nothing is left but to return
+            for address in addresses:
+                if address.path not in found:
+                    raise _not_come_by(address)
+            if applied is not None:
+                applied.warn_of_idle(to_the_end=running.finished)
+            done = True
+        finally:
+            close()
+    except BaseException:
+        close()  # once more, where an interrupt has cut it short
+        raise
     return given[-1]
+
+
+def _not_come_by(address: Address) -> UnavailableValueError:
+    return UnavailableValueError(
+        f"the pass did not come by {address.describe()}. Either this call does not use it, or the module was exchanged "
+        "after the model was opened: then open it again."
+    )
 
 
 def _end(address: Address) -> tuple[str, Moment]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -19,6 +18,7 @@ from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.subject.survey import meta_inputs
 from cutaway.tracing import ForwardPass, meta_twin
+from cutaway.tracing.torch_state import take_off_function_mode
 
 
 class _OnMeta(TorchFunctionMode):
@@ -63,16 +63,13 @@ class Scan(Trace):
         edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._edits]
         return Application(self._subject, edits, running.answers, self._twin)
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def _set_up(self, running: ForwardPass) -> None:
+        super()._set_up(running)
         self._arithmetic.__enter__()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._arithmetic.__exit__(kind, error, traceback)
-        super().__exit__(kind, error, traceback)
+    def _close(self) -> None:
+        take_off_function_mode(self._arithmetic)
+        super()._close()
 
     def ask(self, address: Address) -> Any:
         """The value's shape and dtype: a tensor on the meta device."""

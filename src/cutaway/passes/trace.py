@@ -6,10 +6,10 @@ model's survey which values are already behind; it refuses what could have no ef
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self, cast
 
 import torch
@@ -37,7 +37,7 @@ from cutaway.sites import OperationMoment
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Attachment, Event, ForwardPass, Stop
+from cutaway.tracing import Attachment, Event, ForwardPass, Stop, remove_all
 from cutaway.tracing.checkpointing import checkpoint_around, remember
 from cutaway.vocabulary import VALUES, ValuePath
 
@@ -52,6 +52,7 @@ class Trace:
         self._inputs: Mapping[str, Any] = with_own_tensors(inputs)
         self._edits = edits
         self._grad = grad
+        self.opened_by: list[FrameType] = []
         self._pass: ForwardPass | None = None
         self._applied: Application | None = None
         self._under_way = UnderWay()
@@ -67,38 +68,44 @@ class Trace:
     def __enter__(self) -> Self:
         if self._pass is not None:
             raise CutawayError("this trace is open already. Open another: `with model.trace(prompt):`.")
-        self._prepare()
-        if self._grad:
-            refuse_without_autograd()
-        self._cache = CallersCache.among(self._given())
-        with torch.inference_mode(self._cache is not None and self._cache.is_inference):
-            self._pass = self._open_pass()
-        self._pass.context.run(under_way.set, self._under_way)
-        if self._edits:
-            self._applied = self._apply(self._pass)
-        if self._grad:
-            self._around = checkpoint_around()
-            self._remembered += remember(self._subject.modules.values(), self._pass.answers)
-            start_graph(self._subject, self._pass)
-        open_traces.add(self)
-        return self
+        try:
+            self._prepare()
+            if self._grad:
+                refuse_without_autograd()
+            self._cache = CallersCache.among(self._given())
+            with torch.inference_mode(self._cache is not None and self._cache.is_inference):
+                self._pass = self._open_pass()
+            self._set_up(self._pass)
+            open_traces.add(self)
+            return self
+        except BaseException:
+            self._close()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        open_traces.discard(self)
-        done = False
         try:
-            if error is None:
-                self._refuse_late_edits_in_place()
-                self._let_finish()
-                if self._applied is not None:
-                    self._applied.warn_of_idle(to_the_end=self._running().finished)
-                done = True
-        finally:
-            self._close(done)
+            try:
+                if error is None:
+                    self._refuse_late_edits_in_place()
+                    self._let_finish()
+                    if self._applied is not None:
+                        self._applied.warn_of_idle(to_the_end=self._running().finished)
+                    self._cache = None  # it is advanced, and not to be put back
+            finally:
+                self._close()
+        except BaseException:
+            self._close()  # once more, where an interrupt has cut it short
+            raise
         if not self._grad:
             explain_missing_graph(error)
+
+    def __del__(self) -> None:
+        # An interrupt at the instant of leaving has left the block by another way; the trace is let go of thereby.
+        with contextlib.suppress(Exception):
+            if self._pass is not None or self._applied is not None:
+                self._close()
 
     @property
     def subject(self) -> Subject:
@@ -129,6 +136,17 @@ class Trace:
         """Where the caller's cache is, if one was given."""
         return self._inputs
 
+    def _set_up(self, running: ForwardPass) -> None:
+        """Attaches to a pass that is open what is to be served in it."""
+        running.context.run(under_way.set, self._under_way)
+        if self._edits:
+            self._applied = self._apply(running)
+            self._applied.put_on()
+        if self._grad:
+            self._around = checkpoint_around()
+            remember(self._subject.modules.values(), running.answers, self._remembered)
+            start_graph(self._subject, running)
+
     def _let_finish(self) -> None:
         """Lets a pass return that has nothing left to run, or whose cache is to be advanced."""
         running = self._running()
@@ -136,25 +154,27 @@ class Trace:
         if at_end or self._cache is not None:
             running.run_to_end()
 
-    def _close(self, done: bool) -> None:
-        """Abandons what has not run, takes everything off the model, and puts back the cache of a pass not `done`."""
-        running, self._pass = self._pass, None
-        applied, self._applied = self._applied, None
-        cache, self._cache = self._cache, None
-        remembered, self._remembered = self._remembered, []
+    def _close(self) -> None:
+        """Abandons what has not run, takes everything off the model, and puts back the cache of a pass that was left.
+
+        Another call does what an interrupt has left of it.
+        """
+        try:
+            if self._pass is not None:
+                self._pass.close()
+        finally:
+            if self._applied is not None:
+                self._applied.remove()
+            remove_all(self._remembered)
+        if self._cache is not None:
+            self._cache.put_back()
+        open_traces.discard(self)
+        self._pass = self._applied = self._cache = None
         self._here = self._under_way.call = None
         self._read.clear()
         self._handed_out.clear()
         self._behind.clear()
         self._sourced.clear()
-        with ExitStack() as closing:  # the last first, and all of them whatever one raises
-            if cache is not None and not done:
-                closing.callback(cache.put_back)
-            for one in (*remembered, applied):
-                if one is not None:
-                    closing.callback(one.remove)
-            if running is not None:
-                closing.callback(running.close)
 
     @property
     def call(self) -> ModelCall:

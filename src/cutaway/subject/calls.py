@@ -11,7 +11,7 @@ from cutaway.errors import OrderError, UnavailableValueError
 from cutaway.sites import OperationMoment
 from cutaway.subject.subject import Subject
 from cutaway.subject.survey import BATCH, SEQ, meta_inputs
-from cutaway.tracing import attach, meta_twin
+from cutaway.tracing import Attachment, attach, meta_twin, remove_all
 from cutaway.tracing.source import FunctionSource, innermost, source_of
 
 
@@ -41,12 +41,19 @@ def _called(subject: Subject, module_path: str, chain: tuple[str, ...]) -> Any:
         found.append(function)
 
     module = twin.get_submodule(module_path)
-    attachment = attach(module, OperationMoment(chain, "function"), note, lambda: True)
+    noted: list[Attachment] = []
+    grad = torch.is_grad_enabled()
     try:
-        with torch.no_grad():
-            twin(**meta_inputs(BATCH, SEQ))
-    finally:
-        attachment.remove()
+        try:
+            attach(module, OperationMoment(chain, "function"), note, lambda: True, noted)
+            with torch.no_grad():
+                twin(**meta_inputs(BATCH, SEQ))
+        finally:
+            remove_all(noted)
+    except BaseException:
+        torch.set_grad_enabled(grad)
+        remove_all(noted)  # once more, where an interrupt has cut it short
+        raise
     if not found:
         raise OrderError(f"a pass of this model does not come by `{'.'.join(chain)}` in {module_path}.")
     return found[0]

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from cutaway.families import Family
 from cutaway.sites import Moment, OperationMoment
-from cutaway.tracing import attach, meta_twin
+from cutaway.tracing import Attachment, attach, meta_twin, remove_all
 from cutaway.tracing.interior import uses_interface
 from cutaway.tracing.torch_state import no_settings
 
@@ -58,17 +58,21 @@ def survey(hf: PreTrainedModel, family: Family, sizes: Mapping[str, int]) -> Sur
     attentions = {f"{layers}.{i}.{family.modules['layer']['self_attn']}" for i in range(sizes["num_layers"])}
     streams = {site.module for site in family.values.values() if site.moment == "stream"}
     beside = {f"{layers}.{i}.{family.modules['layer'][name]}" for i in range(sizes["num_layers"]) for name in streams}
-    attachments = []
-    for path, module in twin.named_modules():
-        moments: tuple[Moment, ...] = ("stream", "enter", "exit") if path in beside else ("enter", "exit")
-        if path in attentions and uses_interface(type(module)):
-            moments = ("enter", *_INSIDE, "exit")
-        attachments += [attach(module, moment, note(path, moment), _always) for moment in moments]
+    noted: list[Attachment] = []
     try:
-        twin(**meta_inputs(BATCH, SEQ))
-    finally:
-        for attachment in attachments:
-            attachment.remove()
+        try:
+            for path, module in twin.named_modules():
+                moments: tuple[Moment, ...] = ("stream", "enter", "exit") if path in beside else ("enter", "exit")
+                if path in attentions and uses_interface(type(module)):
+                    moments = ("enter", *_INSIDE, "exit")
+                for moment in moments:
+                    attach(module, moment, note(path, moment), _always, noted)
+            twin(**meta_inputs(BATCH, SEQ))
+        finally:
+            remove_all(noted)
+    except BaseException:
+        remove_all(noted)  # once more, where an interrupt has cut it short
+        raise
     return Survey(order, passing)
 
 

@@ -6,8 +6,8 @@ moment and `answers()` is true, the callback is given what passes there and may 
 body asks for the next value.
 """
 
-from cutaway.tracing.attach import Attachment, attach
+from cutaway.tracing.attach import Attachment, attach, remove_all
 from cutaway.tracing.forward_pass import Event, ForwardPass, Stop
 from cutaway.tracing.twin import meta_twin
 
-__all__ = ["Attachment", "Event", "ForwardPass", "Stop", "attach", "meta_twin"]
+__all__ = ["Attachment", "Event", "ForwardPass", "Stop", "attach", "meta_twin", "remove_all"]

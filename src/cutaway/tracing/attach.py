@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from cutaway.sites import Moment, OperationMoment
 from cutaway.sites.slots import Call, FirstArgument
-from cutaway.tracing.interior import AttentionInterior
-from cutaway.tracing.operations import tap_operation
+from cutaway.tracing.interior import Tap
+from cutaway.tracing.operations import OperationTap
 
 Callback = Callable[[Any], Any]
 """Given what passes; returns what is to pass on in its place, or None to leave it."""
@@ -25,43 +25,112 @@ note off after the hook."""
 
 
 class Attachment(Protocol):
-    """What `attach` returns; `remove()` takes off exactly what was attached, and may be called twice."""
+    """Something on a module that can be taken off, also where an interrupt has cut that or its start short."""
+
+    def put_on(self) -> None:
+        """Puts it on."""
+        ...
 
     def remove(self) -> None:
-        """Detaches the callback."""
+        """Takes off exactly what was put on, as much of it as there is; may be called again."""
         ...
 
 
+class Hook:
+    """One of torch's hooks, at a module's entrance or at its exit."""
+
+    def __init__(self, module: nn.Module, hook: Callable[..., Any], *, at_entrance: bool, first: bool = False) -> None:
+        self._module = module
+        self._hook = hook
+        self._at_entrance = at_entrance
+        self._first = first
+
+    def put_on(self) -> None:
+        """Registers the hook."""
+        if self._at_entrance:
+            self._module.register_forward_pre_hook(self._hook, with_kwargs=True, prepend=self._first)
+        else:
+            self._module.register_forward_hook(self._hook)
+
+    def remove(self) -> None:
+        """Takes the hook off by what it is: an interrupt may have come between its registration and the handle."""
+        module = self._module
+        hooks = module._forward_pre_hooks if self._at_entrance else module._forward_hooks
+        for key, hook in tuple(hooks.items()):
+            if hook is self._hook:
+                module._forward_pre_hooks_with_kwargs.pop(key, None)
+                hooks.pop(key, None)
+
+
+def remove_all(attachments: list[Attachment]) -> None:
+    """Takes everything in a list off, the last first, and empties it.
+
+    It goes on where one removal raises, or an interrupt cuts it short, tries that once more, and raises what was raised
+    first at the end.
+    """
+    raised: list[BaseException] = []
+    for _ in range(2):
+        for attachment in reversed(attachments):
+            try:
+                attachment.remove()
+            except BaseException as error:  # an interrupt above all
+                raised.append(error)
+        if not raised:
+            break
+    attachments.clear()
+    if raised:
+        raise raised[0]
+
+
 def attach(
-    module: nn.Module, moment: Moment | OperationMoment, callback: Callback, answers: Answers, *, first: bool = False
+    module: nn.Module,
+    moment: Moment | OperationMoment,
+    callback: Callback,
+    answers: Answers,
+    noted: list[Attachment] | None = None,
+    *,
+    first: bool = False,
 ) -> Attachment:
     """Attaches `callback` to a moment of `module`'s calls, as far as `answers()` is true when they come there.
 
     The four moments inside an attention are served through transformers' attention interface, which is in force only
     while something is attached there. With `first`, which a module's entrance alone knows, the callback comes before
     those that were attached earlier.
+
+    The attachment is added to `noted` before it is put on, so that whoever takes off what is noted there leaves nothing
+    behind, whenever an interrupt comes.
     """
+    attachment = _attachment(module, moment, callback, answers, first)
+    if noted is not None:
+        noted.append(attachment)
+    attachment.put_on()
+    return attachment
+
+
+def _attachment(
+    module: nn.Module, moment: Moment | OperationMoment, callback: Callback, answers: Answers, first: bool
+) -> Attachment:
     if moment == "exit":
 
         def on_exit(_module: nn.Module, _args: Any, output: Any) -> Any:
             return callback(output) if answers() else None
 
-        return module.register_forward_hook(on_exit)
+        return Hook(module, on_exit, at_entrance=False)
     if moment == "enter":
 
         def on_enter(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
             return callback(Call(args, kwargs)) if kwargs is not None and answers() else None
 
-        return module.register_forward_pre_hook(on_enter, with_kwargs=True, prepend=first)
+        return Hook(module, on_enter, at_entrance=True, first=first)
     if moment == "stream":
 
         def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
             return _edit_both_ways(Call(args, kwargs), callback) if kwargs is not None and answers() else None
 
-        return module.register_forward_pre_hook(on_stream, with_kwargs=True)
+        return Hook(module, on_stream, at_entrance=True)
     if isinstance(moment, OperationMoment):
-        return tap_operation(module, moment, callback, answers)
-    return AttentionInterior.tap(module, moment, callback, answers)
+        return OperationTap(module, moment, callback, answers)
+    return Tap(module, moment, callback, answers)
 
 
 _FIRST = FirstArgument()

@@ -17,7 +17,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, flash_atten
 
 from cutaway.sites import Moment
 from cutaway.tracing.masks import kernel_mask
-from cutaway.tracing.softmax_watch import SoftmaxWatch
+from cutaway.tracing.softmax_watch import SoftmaxWatch, watched
 
 Attention = Callable[..., tuple[Tensor, Tensor | None]]
 """An attention function of transformers: of module, query, key, value and mask, gives the result and the pattern."""
@@ -93,8 +93,8 @@ def _eager(
         flash=_is_flash(module),
         window=options.get("sliding_window"),
     )
-    with SoftmaxWatch(reach):
-        result, weights = eager(module, query * scaling, key, value, mask.additive, scaling=1.0, **options)
+    call = (module, query * scaling, key, value, mask.additive)
+    result, weights = watched(SoftmaxWatch(reach), eager, *call, scaling=1.0, **options)
     if mask.empty is not None:
         result = result.masked_fill(mask.empty.transpose(1, 2)[..., None], 0)
     return result.to(dtype), weights

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from cutaway.tracing.attach import Attachment
 from cutaway.tracing.overlays import lay, lift
 
 _FUNCTION = "_gradient_checkpointing_func"
@@ -27,7 +28,10 @@ class Remembered:
     def __init__(self, module: nn.Module, answers: Callable[[], bool]) -> None:
         self._module = module
         self._answers = answers
-        lay(module, self, _FUNCTION)
+
+    def put_on(self) -> None:
+        """Lays the overlay."""
+        lay(self._module, self, _FUNCTION)
 
     def call(self, below: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Stands in for the checkpointing of `function`."""
@@ -38,9 +42,13 @@ class Remembered:
         lift(self._module, self)
 
 
-def remember(modules: Iterable[nn.Module], answers: Callable[[], bool]) -> list[Remembered]:
+def remember(modules: Iterable[nn.Module], answers: Callable[[], bool], noted: list[Attachment]) -> None:
     """Has those of the modules that are checkpointed, or whose layers are, keep what they compute."""
-    return [Remembered(module, answers) for module in modules if _FUNCTION in vars(module)]
+    for module in modules:
+        if _FUNCTION in vars(module):
+            remembered = Remembered(module, answers)
+            noted.append(remembered)
+            remembered.put_on()
 
 
 def checkpoint_around() -> Any:

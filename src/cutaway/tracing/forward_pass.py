@@ -20,14 +20,13 @@ from functools import partial
 from typing import Any
 
 import greenlet
-import torch
 from torch import nn
 
 from cutaway.errors import NoTraceError
 from cutaway.sites import Moment, OperationMoment
-from cutaway.tracing.attach import Attachment, attach
+from cutaway.tracing.attach import Attachment, Hook, attach, remove_all
 from cutaway.tracing.overlays import Door
-from cutaway.tracing.torch_state import Switch, torch_state
+from cutaway.tracing.torch_state import Guard, Switch, torch_state
 
 Event = tuple[nn.Module, Moment | OperationMoment]
 """A moment of one module's call."""
@@ -59,7 +58,7 @@ class ForwardPass:
         self._call: Callable[[], Any] | None = call
         self._greenlet: greenlet.greenlet | None = None
         self._state = torch_state()._replace(grad=grad)
-        self._guard: torch.inference_mode | None = None
+        self._guard: Guard | None = None
         self.context = contextvars.copy_context()
         self._thread = threading.get_ident()
         self._attachments: list[Attachment] = []
@@ -89,9 +88,7 @@ class ForwardPass:
         first: bool = False,
     ) -> Attachment:
         """Attaches a callback that answers to this pass alone and lasts no longer than it; see `attach`."""
-        attachment = attach(module, moment, callback, self.answers, first=first)
-        self._attachments.append(attachment)
-        return attachment
+        return attach(module, moment, callback, self.answers, self._attachments, first=first)
 
     def run_to(
         self,
@@ -116,8 +113,9 @@ class ForwardPass:
         if moment != "exit":
             self._keep_open((module,))
         if skippable and module not in self._doors:
-            self._doors[module] = Door(module, self.answers)
-            self._attachments.append(self._doors[module])
+            door = Door(module, self.answers)
+            self._put_on(door)
+            self._doors[module] = door
         attachments = [self.attach(*event, partial(self._wait, event)) for event in events]
         try:
             self._resume()
@@ -138,20 +136,21 @@ class ForwardPass:
         return self.result
 
     def close(self) -> None:
-        """Abandons what has not run yet and takes off everything the pass attached."""
+        """Abandons what has not run yet and takes off everything the pass attached.
+
+        Where an interrupt cut it short, another call does the rest.
+        """
         try:
             if self._greenlet is not None and not self._greenlet.dead:
                 self._switch(_abandon)
         finally:
-            for attachment in reversed(self._attachments):
-                attachment.remove()
-            self._attachments.clear()
-            self._open.clear()
-            self._doors.clear()
-            self.stop = None
-            self.result = None
-            self._call = None
-            self._greenlet = None
+            remove_all(self._attachments)
+        self._open.clear()
+        self._doors.clear()
+        self.stop = None
+        self.result = None
+        self._call = None
+        self._greenlet = None
 
     def _keep_open(self, modules: Iterable[nn.Module]) -> None:
         """Makes torch look for hooks when these modules exit.
@@ -161,8 +160,12 @@ class ForwardPass:
         """
         for module in modules:
             if module not in self._open:
+                self._put_on(Hook(module, partial(_leave_as_it_is), at_entrance=False))
                 self._open.add(module)
-                self._attachments.append(module.register_forward_hook(_leave_as_it_is))
+
+    def _put_on(self, attachment: Attachment) -> None:
+        self._attachments.append(attachment)
+        attachment.put_on()
 
     def _wait(self, event: Event, passing: Any) -> Any:
         """Called in the pass: gives way to the body until it resumes the pass."""
@@ -196,20 +199,36 @@ class ForwardPass:
         running = self._greenlet
         assert running is not None
         running.parent = greenlet.getcurrent()
-        switch = Switch(self._state, self._guard)
+        switch = Switch(self._guard)
         tracer = _one_stack_tracer()
-        if tracer is not None:
-            sys.settrace(None)
         try:
-            return enter(running)
-        finally:
-            if tracer is not None:
-                sys.settrace(tracer)
-            self._state, self._guard = switch.back(), switch.guard
+            try:
+                if tracer is not None:
+                    sys.settrace(None)
+                switch.there(self._state)
+                try:
+                    return enter(running)
+                finally:
+                    self._state = torch_state()
+            finally:
+                self._come_back(switch, tracer)
+        except BaseException:
+            self._come_back(switch, tracer)  # once more, where an interrupt has cut it short
+            raise
+
+    def _come_back(self, switch: Switch, tracer: Any) -> None:
+        """Puts the body's settings in force again."""
+        switch.back()
+        self._guard = switch.guard
+        if tracer is not None:
+            sys.settrace(tracer)
 
 
 def _run_on(running: greenlet.greenlet) -> Any:
-    return running.switch()
+    returned = running.switch()
+    if isinstance(returned, greenlet.GreenletExit):
+        raise returned  # the model's or a user's own: greenlet takes it for a result
+    return returned
 
 
 def _abandon(running: greenlet.greenlet) -> Any:

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from cutaway.errors import UnavailableValueError
 from cutaway.sites import MOMENTS, Moment
 from cutaway.tracing.beside_kernel import Attention, beside_a_kernel
-from cutaway.tracing.softmax_watch import SoftmaxWatch, report_overflow
+from cutaway.tracing.softmax_watch import SoftmaxWatch, report_overflow, watched
 
 
 @dataclass(eq=False)
@@ -38,6 +38,14 @@ class Tap:
     moment: Moment
     callback: Callable[[Any], Any]
     answers: Callable[[], bool]
+
+    def put_on(self) -> None:
+        """Puts the tap on.
+
+        Raises:
+            UnavailableValueError: the module's class calls attention past transformers' interface.
+        """
+        AttentionInterior.tap(self)
 
     def remove(self) -> None:
         """Takes the tap off; does nothing if it is off already."""
@@ -54,22 +62,21 @@ class AttentionInterior:
     _taps: ClassVar[weakref.WeakKeyDictionary[nn.Module, list[Tap]]] = weakref.WeakKeyDictionary()
 
     @classmethod
-    def tap(cls, module: nn.Module, moment: Moment, callback: Callable[[Any], Any], answers: Callable[[], bool]) -> Tap:
-        """Puts a tap on a moment of an attention module.
+    def tap(cls, tap: Tap) -> None:
+        """Puts a tap on, and a stand-in on the registry with the first one.
 
         Raises:
-            UnavailableValueError: its class calls attention past transformers' interface.
+            UnavailableValueError: the module's class calls attention past transformers' interface.
         """
-        if not uses_interface(type(module)):
+        of = type(tap.module)
+        if not uses_interface(of):
             raise UnavailableValueError(
-                f"{type(module).__name__} does not look its attention function up in transformers' attention "
+                f"{of.__name__} does not look its attention function up in transformers' attention "
                 "interface, so what is inside it cannot be had. The calls in its forward can: `.source`."
             )
-        tap = Tap(module, moment, callback, answers)
         with cls._lock:
-            cls._taps.setdefault(module, []).append(tap)
-            _LookUp.stand_in(_registry(type(module)))
-        return tap
+            cls._taps.setdefault(tap.module, []).append(tap)
+            _LookUp.stand_in(_registry(of))
 
     @classmethod
     def untap(cls, tap: Tap) -> None:
@@ -180,8 +187,8 @@ def _served(
         result, weights = real(*call, **kwargs)
     elif real is eager:
         reach = partial(AttentionInterior.reach, module)
-        with SoftmaxWatch(reach, on_scores=partial(report_overflow, module, call[1], call[2])):
-            result, weights = eager(*call, **kwargs)
+        watch = SoftmaxWatch(reach, on_scores=partial(report_overflow, module, call[1], call[2]))
+        result, weights = watched(watch, eager, *call, **kwargs)
     else:
         result, weights = beside_a_kernel(real, eager, partial(AttentionInterior.reach, module), call, kwargs)
     return AttentionInterior.reach(module, "result", result), weights

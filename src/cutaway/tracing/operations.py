@@ -31,9 +31,26 @@ class OperationTap:
     callback: Callable[[Any], Any]
     answers: Callable[[], bool]
 
+    def put_on(self) -> None:
+        """Puts the tap on, and a copy of the forward with the first one."""
+        with _lock:
+            _taps.setdefault(self.module, []).append(self)
+            if self.module not in _copies:
+                _copies[self.module] = _Copy(self.module)
+            lay(self.module, _copies[self.module])
+
     def remove(self) -> None:
         """Takes the tap off, and the copy of the forward with the last one."""
-        _untap(self)
+        with _lock:
+            taps = _taps.get(self.module, [])
+            if self in taps:
+                taps.remove(self)
+            if taps:
+                return
+            if self.module in _copies:
+                lift(self.module, _copies[self.module])
+                _copies.pop(self.module, None)
+            _taps.pop(self.module, None)
 
 
 class _Copy:
@@ -58,7 +75,7 @@ class _Copy:
 
 _taps: weakref.WeakKeyDictionary[nn.Module, list[OperationTap]] = weakref.WeakKeyDictionary()
 _copies: weakref.WeakKeyDictionary[nn.Module, _Copy] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def _watch(module: nn.Module, chain: tuple[str, ...], name: str, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -85,28 +102,3 @@ def _reach(module: nn.Module, moment: OperationMoment, passing: Any) -> Any:
             changed = tap.callback(passing)
             passing = passing if changed is None else changed
     return passing
-
-
-def tap_operation(
-    module: nn.Module, moment: OperationMoment, callback: Callable[[Any], Any], answers: Callable[[], bool]
-) -> OperationTap:
-    """Attaches a callback to a call inside a module's forward."""
-    tap = OperationTap(module, moment, callback, answers)
-    with _lock:
-        if module not in _taps:
-            _taps[module] = []
-            _copies[module] = _Copy(module)
-            lay(module, _copies[module])
-        _taps[module].append(tap)
-    return tap
-
-
-def _untap(tap: OperationTap) -> None:
-    with _lock:
-        taps = _taps.get(tap.module)
-        if taps is None or tap not in taps:
-            return
-        taps.remove(tap)
-        if not taps:
-            del _taps[tap.module]
-            lift(tap.module, _copies.pop(tap.module))

@@ -35,6 +35,7 @@ class _Covered:
         self.own = module.__dict__.get(attribute)
         self.original: Callable[..., Any] = getattr(module, attribute)
         self.overlays: list[Overlay] = []
+        self.standing: Callable[..., Any] | None = self.stand_in()
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """What runs in the place of `forward`."""
@@ -68,34 +69,41 @@ class _Covered:
 
 _covered: weakref.WeakKeyDictionary[nn.Module, dict[str, _Covered]] = weakref.WeakKeyDictionary()
 """By module and attribute."""
-_lock = threading.Lock()
+_lock = threading.RLock()  # what is let go of is taken off, wherever that happens
 
 
 def lay(module: nn.Module, overlay: Overlay, attribute: str | None = None) -> None:
-    """Lays an overlay on a module's `forward`, or on another attribute of it that is called."""
+    """Lays an overlay on a module's `forward`, or another attribute that is called; does nothing if it lies there."""
     attribute = attribute or _place(module, overlay)
     with _lock:
         covers = _covered.setdefault(module, {})
         if attribute not in covers:
             covers[attribute] = _Covered(module, attribute)
-            setattr(module, attribute, covers[attribute].stand_in())
-        covers[attribute].overlays.append(overlay)
+        covered = covers[attribute]
+        if overlay not in covered.overlays:
+            covered.overlays.append(overlay)
+        if module.__dict__.get(attribute) is not covered.standing:
+            setattr(module, attribute, covered.standing)
 
 
 def lift(module: nn.Module, overlay: Overlay) -> None:
-    """Takes an overlay off; does nothing if it is off already."""
+    """Takes an overlay off; does nothing if it is off already, and the rest if that was cut short."""
     with _lock:
-        for attribute, covered in tuple(_covered.get(module, {}).items()):
-            if overlay not in covered.overlays:
-                continue
-            covered.overlays.remove(overlay)
+        covers = _covered.get(module, {})
+        for attribute, covered in tuple(covers.items()):
+            if overlay in covered.overlays:
+                covered.overlays.remove(overlay)
             if covered.overlays:
                 continue
-            del _covered[module][attribute]
-            if covered.own is None:
-                delattr(module, attribute)
-            else:
-                setattr(module, attribute, covered.own)
+            if covered.standing is not None and module.__dict__.get(attribute) is covered.standing:
+                if covered.own is None:
+                    delattr(module, attribute)
+                else:
+                    setattr(module, attribute, covered.own)
+            covered.standing = None  # it refers to this, and to the module
+            covers.pop(attribute, None)
+        if not covers:
+            _covered.pop(module, None)
 
 
 def _place(module: nn.Module, overlay: Overlay) -> str:
@@ -122,7 +130,10 @@ class Door:
         self.output: Any = _RUN
         self._module = module
         self._answers = answers
-        lay(module, self)
+
+    def put_on(self) -> None:
+        """Puts the door in its place."""
+        lay(self._module, self)
 
     def call(self, below: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Runs what is below, or returns the output once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from cutaway.errors import NonFiniteWarning
 from cutaway.sites import Moment
+from cutaway.tracing.torch_state import take_off_function_mode
 
+T = TypeVar("T")
 _SOFTMAX = (torch.nn.functional.softmax, torch.softmax, Tensor.softmax)
 _DROPOUT = (torch.nn.functional.dropout, torch.dropout)
 
@@ -33,6 +35,9 @@ class SoftmaxWatch(TorchFunctionMode):
         self._scores_seen = False
         self._pattern_seen = False
 
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        take_off_function_mode(self)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _SOFTMAX and not self._scores_seen:
@@ -45,6 +50,16 @@ class SoftmaxWatch(TorchFunctionMode):
             self._pattern_seen = True
             return self._reach("pattern", result)
         return result
+
+
+def watched(watch: SoftmaxWatch, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Calls a function under a watch, which does not outlast it whenever an interrupt comes."""
+    try:
+        with watch:
+            return function(*args, **kwargs)
+    except BaseException:
+        take_off_function_mode(watch)
+        raise
 
 
 def report_overflow(module: nn.Module, query: Tensor, key: Tensor, scores: Tensor) -> None:

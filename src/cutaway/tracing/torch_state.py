@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import _C
 from torch.overrides import (
+    TorchFunctionMode,
     _get_current_function_mode_stack,
     _pop_mode,
     _push_mode,
@@ -53,8 +54,15 @@ def torch_state() -> TorchState:
     )
 
 
+Guard = Any
+"""A guard of torch's C library that holds the inference mode; exiting it twice is exiting it once."""
+
+
 class Switch:
-    """Puts one state in the place of another; `back()` undoes it.
+    """Puts one state in the place of another by `there()`, and undoes that by `back()`.
+
+    `back()` restores the state at which the switch was made, however far `there()` or another `back()` came before an
+    interrupt cut it short.
 
     torch sets the inference mode only by a guard, which restores what it found when it exits. So the guard that is
     entered on the way there is exited on the way back, and the one that is entered on the way back, in `guard`, is to
@@ -63,47 +71,60 @@ class Switch:
 
     __slots__ = ("_inside", "_old", "guard")
 
-    def __init__(self, new: TorchState, guard: torch.inference_mode | None) -> None:
-        self.guard: torch.inference_mode | None = None
+    def __init__(self, guard: Guard | None) -> None:
+        self.guard = guard
+        self._inside: Guard | None = None
         self._old = torch_state()
-        _exit(guard)
-        self._inside = _inference(new.inference)
-        if self._inside is not None or guard is not None or self._old != new:
-            _apply(self._old, new)
 
-    def back(self) -> TorchState:
-        """Restores the old state, and returns the one that was in force until now."""
-        left = torch_state()
-        _exit(self._inside)
-        self.guard = _inference(self._old.inference)
-        if self._inside is not None or self.guard is not None or left != self._old:
-            _apply(left, self._old)
-        return left
+    def there(self, new: TorchState) -> None:
+        """Puts a state in force."""
+        changed = self.guard is not None or self._old != new
+        if self.guard is not None:
+            _exit(self.guard)
+            self.guard = None
+        if torch.is_inference_mode_enabled() != new.inference:
+            self._inside = _C._InferenceMode(new.inference)
+            self._inside.__enter__()
+        if changed:
+            _apply(torch_state(), new)
+
+    def back(self) -> None:
+        """Restores the state at which the switch was made."""
+        if self._inside is not None:
+            _exit(self._inside)
+            self._inside = None
+        if torch.is_inference_mode_enabled() != self._old.inference:
+            self.guard = _C._InferenceMode(self._old.inference)
+            self.guard.__enter__()
+        now = torch_state()
+        if now != self._old:
+            _apply(now, self._old)
 
 
 @contextlib.contextmanager
 def no_settings() -> Generator[None]:
     """torch as it is where nothing was set, and without gradients, whatever is set around."""
-    switch = Switch(TorchState(False, False, _NO_AUTOCAST, (), ()), None)
+    switch = Switch(None)
     try:
-        yield
-    finally:
+        try:
+            switch.there(TorchState(False, False, _NO_AUTOCAST, (), ()))
+            yield
+        finally:
+            switch.back()
+    except BaseException:
         switch.back()
-        _exit(switch.guard)
+        raise
 
 
-def _inference(wanted: bool) -> torch.inference_mode | None:
-    """An entered guard that puts the inference mode in force; None where it is."""
-    if torch.is_inference_mode_enabled() == wanted:
-        return None
-    guard = torch.inference_mode(wanted)
-    guard.__enter__()
-    return guard
+def take_off_function_mode(mode: TorchFunctionMode) -> None:
+    """Takes a function mode off the stack, with what an interrupt left above it; does nothing where it is not on it."""
+    above = _get_current_function_mode_stack()
+    while mode in above:
+        above.remove(_pop_mode())
 
 
-def _exit(guard: torch.inference_mode | None) -> None:
-    if guard is not None:
-        guard.__exit__(None, None, None)
+def _exit(guard: Guard) -> None:
+    guard.__exit__(None, None, None)
 
 
 def _apply(old: TorchState, new: TorchState) -> None:
