@@ -42,7 +42,7 @@ def prompt_among(call: Callable[..., Any], prompt: Any, further: Mapping[str, An
     tokens = {name: rest.pop(name) for name in _PROMPTS if name in rest}
     if not tokens:
         raise InputError(
-            f"`{call.__name__}` was given no prompt: give a text, ids, or a tokenizer's output, "
+            f"`{call.__name__}` was given no prompt; it was given a NoneType. Give text, ids or a tokenizer's output: "
             f"`{call.__name__}(**tokens)`."
         )
     return (tokens["inputs"] if [*tokens] == ["inputs"] else tokens), rest
