@@ -81,10 +81,11 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
     site = subject.family.values.get(value.name)
     implementation = subject.hf.config._attn_implementation
     if site is not None and site.moment in ("softmax", "pattern") and implementation != "eager":
-        note = f"asking for it runs that layer by eager attention in place of {implementation}"
-        if subject.hf.dtype in (torch.float16, torch.bfloat16):
-            note += ", in float32"
-        notes.append(note)
+        float32 = ", in float32," if subject.hf.dtype in (torch.float16, torch.bfloat16) else ""
+        notes.append(
+            f"asking for it runs that layer's eager attention{float32} beside {implementation}, whose result flows on "
+            "unless it is edited"
+        )
     elif site is not None and site.moment in ("softmax", "pattern") and subject.hf.dtype == torch.float16:
         notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
     if value.name in ("attention_queries", "attention_keys") and getattr(subject.hf.config, "rope_parameters", None):

@@ -49,12 +49,12 @@ def verify(
     model's code computes what Phi is. With `reference` it has those of a checkpoint's folder: that asks whether the
     model, converted or changed, still is what the folder holds.
 
-    Values are read twice. First with scores and probabilities, for which every layer's attention runs step by step
-    (as `trace` does it); then as the model runs untouched, under its own attention kernel, for the head outputs and the
-    logits, which the table lists under `plain`. A float64 model is compared with the cosines that transformers has,
-    computed in float32, where the reference's own are within a float32 unit of them; and transformers takes the softmax
-    of eager attention in float32 whatever the dtype, so that there probabilities are held to float32's tolerance, and
-    the pass goes on with the same softmax in float64.
+    Values are read twice. First with scores and probabilities, for which every layer's eager attention runs beside its
+    kernel (as `trace` does it); then as the model runs untouched, under its own attention kernel, for the head outputs
+    and the logits, which the table lists under `plain`. A float64 model is compared with the cosines that transformers
+    has, computed in float32, where the reference's own are within a float32 unit of them; and transformers takes the
+    softmax of eager attention in float32 whatever the dtype, so that there probabilities are held to float32's
+    tolerance, and the pass goes on with the same softmax in float64.
 
     Args:
         model: a model, a transformers model, or what `StandardizedTransformer` opens.
