@@ -19,9 +19,10 @@ from cutaway.errors import CutawayError, GradientError, IdleEditWarning
 from cutaway.sites.slots import Call, map_tensors
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.tracing import Attachment, attach, remove_all
+from cutaway.tracing import Attachment, attach, put_on, remove_all
 from cutaway.tracing.attach import Answers
 from cutaway.tracing.checkpointing import backward_under_way, remember
+from cutaway.tracing.occurrences import both
 
 
 class _Pass:
@@ -61,11 +62,16 @@ class Application:
     def put_on(self) -> None:
         """Attaches the edits; whoever calls this calls `remove` in any case."""
         noted = self._attachments
+        put_on(self._subject.as_written(), noted)
         attach(self._root, "enter", self._begin, self._answers, noted)
+        occurrences = self._subject.occurrences(self._answers, self._root)
+        if occurrences is not None:
+            put_on(occurrences, noted)
         for track in self.tracks:
             address = track.edit.address
             remember((*address.within, address.module), self._answers, noted)
-            attach(address.module, address.moment, self._callback(track), self._answers, noted)
+            at = occurrences.at(address.module, address.module_path) if occurrences is not None else None
+            attach(address.module, address.moment, self._callback(track), both(self._answers, at), noted)
         if self._at_some:
             attach(self._root, "enter", self._begin_as_edited, self._answers, noted)
             attach(self._root, "exit", self._end, self._answers, noted)

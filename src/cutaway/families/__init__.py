@@ -5,6 +5,16 @@
 
 from cutaway.families.family import Family, Refusal, Variant
 from cutaway.families.proposal import propose
-from cutaway.families.registry import FAMILIES, family_of, register, uncovered
+from cutaway.families.registry import FAMILIES, family_of, family_of_model, register, uncovered
 
-__all__ = ["FAMILIES", "Family", "Refusal", "Variant", "family_of", "propose", "register", "uncovered"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Refusal",
+    "Variant",
+    "family_of",
+    "family_of_model",
+    "propose",
+    "register",
+    "uncovered",
+]

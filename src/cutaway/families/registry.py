@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError, UnsupportedModelError
@@ -12,7 +14,7 @@ from cutaway.families.llama import LLAMA
 from cutaway.families.phi import PHI
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 FAMILIES: dict[str, Family] = {family.name: family for family in (PHI, LLAMA, GPT2, GPT_NEOX)}
 """All families by name."""
@@ -28,6 +30,54 @@ def family_of(architecture: str, config: PretrainedConfig) -> Family:
         if architecture in family.architectures:
             return family.of_config(config)
     raise uncovered(architecture)
+
+
+def family_of_model(hf: PreTrainedModel) -> Family:
+    """The family of a model: of its class, of a class that it derives from, or, where it has no language-model head, of
+    the class with one that stands in the same file of transformers.
+
+    Raises:
+        UnsupportedModelError: no family file covers it, or its file does not hold under a setting.
+    """
+    covered = {name: family for family in FAMILIES.values() for name in family.architectures}
+    classes = type(hf).__mro__
+    for cls in classes:
+        if cls.__name__ in covered:
+            return covered[cls.__name__].of_config(hf.config)
+    for cls in classes:
+        beside = vars(sys.modules.get(cls.__module__, sys))
+        for name, family in covered.items():
+            if getattr(beside.get(name), "__module__", None) == cls.__module__:
+                return _without_its_head(family.of_config(hf.config), hf, name)
+    raise uncovered(type(hf).__name__)
+
+
+def _without_its_head(family: Family, hf: PreTrainedModel, whole: str) -> Family:
+    """The family for a model that has the blocks and another head, or none. `whole` is the class with the usual one."""
+    from torch import nn
+
+    names = dict(family.modules["model"])
+    prefix = names["layers"].split(".")[0]
+    own = "" if hf.base_model is hf else hf.base_model_prefix
+    names = {
+        name: ".".join(filter(None, (own, path.removeprefix(f"{prefix}."))))
+        for name, path in names.items()
+        if path.startswith(f"{prefix}.")
+    } | {name: path for name, path in names.items() if not path.startswith(f"{prefix}.")}
+    if isinstance(getattr(hf, names["lm_head"], None), nn.Module):
+        return replace(family, modules={**family.modules, "model": names})
+    del names["lm_head"]
+    reason = (
+        f"This is a {type(hf).__name__}, which has no language-model head. What it returns is `model.output`; for "
+        f"logits over the vocabulary load the checkpoint as a {whole}."
+    )
+    lacks = ("lm_head_output", "logits")
+    return replace(
+        family,
+        modules={**family.modules, "model": names},
+        values={name: site for name, site in family.values.items() if name not in lacks},
+        unavailable={**family.unavailable, **dict.fromkeys(lacks, reason)},
+    )
 
 
 def register(family: Family) -> None:
@@ -48,7 +98,8 @@ def uncovered(architecture: str, model: str = "") -> UnsupportedModelError:
     who = f"{model} is a {architecture}, which no family file covers" if model else ""
     covered = ", ".join(name for family in FAMILIES.values() for name in family.architectures)
     return UnsupportedModelError(
-        f"{who or f'no family file covers {architecture}'}. Covered: {covered}. To add it, write one file of names and "
-        "sites in `cutaway/families/`, as CONTRIBUTING.md tells under 'Add a family'. For a first draft of it, load "
-        "the model with transformers and say `print(cutaway.families.propose(model))`."
+        f"{who or f'no family file covers {architecture}'}. Covered: {covered}. To add it, write a family file of your "
+        "own: load the model with transformers, and `print(cutaway.families.propose(model))` drafts one, of names and "
+        "sites, with what to compare with the source marked. Then `cutaway.families.register(family)` makes it known, "
+        "and `check()` puts it to the test."
     )

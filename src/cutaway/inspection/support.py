@@ -40,14 +40,14 @@ def _row(subject: Subject, value: Value) -> SupportRow:
     layers = range(subject.sizes["num_layers"]) if value.host != "model" else [None]
     has_site = subject.has_site(value.name)
     present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
-    if value.derived:
+    if value.derived and has_site:
         where = "derived from " + " and ".join(f"`{source}`" for source in value.derived_from or ("input_ids",))
     elif has_site:
         where = _where(subject, value)
     else:
         where = subject.why_unavailable(value.name)
     if has_site and not present:
-        where = f"a pass of this model does not come by {where}"
+        where = subject.why_missing(ValuePath(value.name, layers[0])) if len(layers) else "This model has no layers."
     return SupportRow(
         value=value.name,
         host=value.host,
@@ -77,7 +77,9 @@ _OWN = {"model": "the model", "layer": "the layer", "attention": "the attention"
 def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> str:
     notes = []
     if len(present) < of:
-        notes.append(f"on {len(present)} of {of} layers")
+        lacking = next(layer for layer in range(of) if layer not in present)
+        why = subject.why_missing(ValuePath(value.name, lacking)).rstrip(".")
+        notes.append(f"on {len(present)} of {of} layers (layer {lacking}: {why})")
     site = subject.family.values.get(value.name)
     implementation = subject.hf.config._attn_implementation
     if site is not None and site.moment in ("softmax", "pattern") and implementation != "eager":

@@ -16,7 +16,7 @@ from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import OrientationWarning, UnknownLayerError, UnknownValueError
+from cutaway.errors import OrientationWarning, UnavailableValueError, UnknownLayerError, UnknownValueError
 from cutaway.inspection import printout
 from cutaway.passes.derived import derive
 from cutaway.passes.source import Act, SourceHost, trace_for
@@ -268,13 +268,16 @@ class ValueHost(ModuleHost):
         if name in self._hosts:
             return self._hosts[name]
         subhost = _SUBHOSTS.get((self._host, name))
-        if subhost is not None:
+        if subhost is not None and self._subject.host_path(subhost, self._layer) in self._subject.modules:
             return self._hosts.setdefault(name, _IN_A_LAYER[subhost](self._subject, self._layer))
         if (self._host, name) == ("model", "layers"):
             return self._hosts.setdefault(name, LayersHost(self._subject))
         own = self._subject.family.modules.get(self._host, {}).get(name)
         if own is not None:
-            return _host_at(self._subject, _join(self._module_path, own), _join(self._path, name))
+            place = self._subject.module_path(self._host, self._layer, name)
+            if place not in self._subject.modules:
+                raise UnavailableValueError(self._subject.places.why_missing(self._host, self._layer, name, "exit"))
+            return _host_at(self._subject, place, _join(self._path, name))
         return super()._attribute(name)
 
     def _unknown(self, name: str) -> Exception:

@@ -36,7 +36,8 @@ from cutaway.subject.arguments import (
 )
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.names import addresses, pick
-from cutaway.subject.opening import Options, Source, open_model
+from cutaway.subject.opening import Source, open_model
+from cutaway.subject.options import Options
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import VALUES
@@ -55,8 +56,8 @@ class StandardizedTransformer(ModelHost):
     The transformers model itself is `model.hf`; it is not changed, and nothing stays attached to it.
 
     Args:
-        source: a hub id, a local folder, the built-in `"phi-mini"`, a loaded `PreTrainedModel`, or a config (its
-            weights are then random).
+        source: a hub id, a local folder, the built-in `"phi-mini"`, a loaded `PreTrainedModel`, also with adapters,
+            compiled, or changed by hand, or a config (its weights are then random).
         tokenizer: a transformers tokenizer; by default the checkpoint's own, and none for a loaded model or a config.
         dtype: as in transformers; without it a checkpoint keeps its own.
         device: where to put the model.
@@ -66,7 +67,8 @@ class StandardizedTransformer(ModelHost):
         check: whether to validate the model once it is loaded; see `check()`.
         allow_pickle: whether a checkpoint in pickle format may be loaded; it can run code that it carries.
         trust_remote_code: whether a checkpoint's own code may be run.
-        **extra: given to `from_pretrained` as it is (`device_map`, `revision`, `gguf_file`, …).
+        **extra: of a checkpoint, what `from_pretrained` takes (`device_map`, `revision`, `gguf_file`, …), or settings
+            of its config.
 
     Raises:
         LoadError: the checkpoint cannot be found or read, or is in a form that is refused.
@@ -94,7 +96,7 @@ class StandardizedTransformer(ModelHost):
     ) -> None:
         options = Options(dtype, attn_implementation, device, allow_pickle, trust_remote_code, extra)
         opened = open_model(source, tokenizer, dispatch, options)
-        subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights)
+        subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights, opened.wrappers)
         super().__init__(subject)
         object.__setattr__(self, "_edits", ())
         object.__setattr__(self, "_carrier", None)

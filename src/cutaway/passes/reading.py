@@ -112,15 +112,17 @@ def _run(
 
     try:
         try:
+            running.keep(subject.as_written())
+            running.follow(subject.occurrences(running.answers))
             if applied is not None:
                 applied.put_on()
             # After the edits, so that it is given the call as they leave it.
             running.attach(subject.hf, "enter", lambda passing: given.append(ModelCall.of(passing)))
             for address in addresses:
                 if address is not last or isinstance(last.moment, OperationMoment):
-                    running.attach(address.module, address.moment, keep(address))
+                    running.attach(address.module, address.moment, keep(address), address.module_path)
             moment = _end(last)[1]
-            stop = running.run_to(last.module, moment)
+            stop = running.run_to(last.module, moment, path=last.module_path)
             if stop is not None and moment == last.moment:
                 keep(last)(stop.passing)
             if cache is not None or (last.module is subject.hf and moment == "exit"):

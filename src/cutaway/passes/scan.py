@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
+from cutaway.errors import UnavailableValueError
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
@@ -44,9 +45,14 @@ class Scan(Trace):
     def __init__(self, subject: Subject, inputs: Mapping[str, Any], *, edits: Sequence[FunctionEdit] = ()) -> None:
         on_meta = {name: v.to("meta") if isinstance(v, Tensor) else v for name, v in inputs.items()}
         super().__init__(subject, on_meta, edits=edits)
+        if not subject.survey.of_twin:
+            raise UnavailableValueError(
+                f"{subject.name} cannot be scanned: its layers do not run on the meta device. A trace has the same "
+                "values, with their numbers: `model.trace(prompt)`."
+            )
         self._twin = meta_twin(subject.hf)
         self._arithmetic = _OnMeta()
-        self._modules: dict[str, nn.Module] = dict(self._twin.named_modules())
+        self._modules: dict[str, nn.Module] = dict(self._twin.named_modules(remove_duplicate=False))
 
     @property
     def _root(self) -> nn.Module:
@@ -58,6 +64,9 @@ class Scan(Trace):
     def _open_pass(self) -> ForwardPass:
         batch, seq = self._inputs["input_ids"].shape
         return ForwardPass(partial(self._twin, **{**self._inputs, **meta_inputs(batch, seq)}), grad=False)
+
+    def _watch(self, running: ForwardPass) -> None:
+        running.follow(self._subject.occurrences(running.answers, self._twin))
 
     def _apply(self, running: ForwardPass) -> Application:
         edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._edits]

@@ -129,6 +129,11 @@ class Trace:
     def _open_pass(self) -> ForwardPass:
         return ForwardPass(partial(self._subject.hf, **self._inputs), grad=self._grad)
 
+    def _watch(self, running: ForwardPass) -> None:
+        """Has the model run so that every call in it can be seen, and told from others of the same module."""
+        running.keep(self._subject.as_written())
+        running.follow(self._subject.occurrences(running.answers))
+
     def _apply(self, running: ForwardPass) -> Application:
         return Application(self._subject, self._edits, running.answers)
 
@@ -139,6 +144,7 @@ class Trace:
     def _set_up(self, running: ForwardPass) -> None:
         """Attaches to a pass that is open what is to be served in it."""
         running.context.run(under_way.set, self._under_way)
+        self._watch(running)
         if self._edits:
             self._applied = self._apply(running)
             self._applied.put_on()
@@ -275,7 +281,7 @@ class Trace:
 
     def _waits_at(self, address: Address) -> bool:
         here = self._here
-        return here is not None and here.module is address.module and here.moment == address.moment
+        return here is not None and here.module_path == address.module_path and here.moment == address.moment
 
     def _refuse_if_passed(self, address: Address, error: type[OrderError]) -> None:
         here = self._here
@@ -307,6 +313,7 @@ class Trace:
             address.within,
             until=self._limit(),
             skippable=address.moment == "enter" and address.module is not self._subject.hf,
+            path=address.module_path,
         )
         if stop is None or stop.event != (address.module, address.moment):
             self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before

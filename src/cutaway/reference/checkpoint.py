@@ -67,7 +67,10 @@ def read_config(folder: Path) -> PhiConfig:
     if not path.is_file():
         raise LoadError(f"{folder} holds no config.json; a checkpoint is a folder with it and safetensors files")
     config = _read_json(path)
-    return PhiConfig.from_dict(config)
+    try:
+        return PhiConfig.from_dict(config)
+    except LoadError as error:
+        raise LoadError(f"{path} is damaged: {error}") from error
 
 
 class Tensors(Protocol):
@@ -216,7 +219,13 @@ def _files(folder: Path) -> list[Path]:
         weight_map = _read_json(index).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise LoadError(f"{index} is damaged: it has no `weight_map`")
-        names = sorted({Path(str(name)).name for name in weight_map.values()})
+        for weight, name in weight_map.items():
+            if not isinstance(name, str) or not name or Path(name).name != name:
+                raise LoadError(
+                    f"{index} is damaged: `weight_map` says that `{weight}` is in {name!r}; it is to be the name of a "
+                    "file beside it"
+                )
+        names = sorted(set(weight_map.values()))
         absent = [name for name in names if not (folder / name).is_file()]
         if absent:
             raise LoadError(f"{folder} lacks {', '.join(absent)}, which its index names. Fetch the checkpoint again")
@@ -238,6 +247,8 @@ def _files(folder: Path) -> list[Path]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise LoadError(f"{path} cannot be read as JSON: it is nested too deep") from None
     except (OSError, ValueError) as error:
         raise LoadError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):

@@ -6,11 +6,12 @@ the forward pass. Another one is refused by name, since it may change the model 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cutaway.errors import UnsupportedModelError
+from cutaway.errors import LoadError, UnsupportedModelError
 
 
 def _words(text: str) -> frozenset[str]:
@@ -110,6 +111,7 @@ class PhiConfig:
         Raises:
             UnsupportedModelError: not a `PhiForCausalLM`, a key that is not known, one that is missing, or one with a
                 value that the reference does not follow; the message names it.
+            LoadError: a size that is no positive whole number, or another value of the wrong kind; likewise.
         """
         _check_architecture(config)
         unknown = sorted(set(config) - _USED - _WITHOUT_EFFECT)
@@ -145,10 +147,10 @@ class PhiConfig:
             rotary_dim=rotary_dim,
             rope_theta=rope_theta,
             max_position_embeddings=_size(config, "max_position_embeddings", 2048),
-            layer_norm_eps=float(config.get("layer_norm_eps", 1e-5)),
+            layer_norm_eps=_number(config, "layer_norm_eps", 1e-5),
             qk_layernorm=qk_layernorm,
             tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
-            initializer_range=float(config.get("initializer_range", 0.02)),
+            initializer_range=_number(config, "initializer_range", 0.02),
             bos_token_id=config.get("bos_token_id"),
             eos_token_id=config.get("eos_token_id"),
             pad_token_id=config.get("pad_token_id"),
@@ -162,6 +164,8 @@ def _check_architecture(config: Mapping[str, Any]) -> None:
         raise UnsupportedModelError(
             f"{said}; the reference is Phi alone (`phi`: phi-1, phi-1.5, phi-2), not Phi-3 or another family"
         )
+    if architectures is not None and not isinstance(architectures, (list, tuple)):
+        raise LoadError(f"`architectures` is {architectures!r}; it is to be a list of class names")
     if architectures and "PhiForCausalLM" not in architectures:
         raise UnsupportedModelError(f"`architectures` is {list(architectures)}; the reference is `PhiForCausalLM`")
 
@@ -187,6 +191,8 @@ def _check_settings(config: Mapping[str, Any]) -> None:
 def _rope(config: Mapping[str, Any], head_dim: int) -> tuple[int, float]:
     """The rotary dimension and the base."""
     parameters: Mapping[str, Any] = config.get("rope_parameters") or {}
+    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # what a file holds
+        raise LoadError(f"`rope_parameters` is {parameters!r}; it is to be an object")
     if _rope_type(parameters) != "default":
         raise UnsupportedModelError(
             f"`rope_parameters` has `rope_type` {_rope_type(parameters)!r}; the Phi reference follows 'default' only"
@@ -196,15 +202,16 @@ def _rope(config: Mapping[str, Any], head_dim: int) -> tuple[int, float]:
         raise UnsupportedModelError(
             f"`rope_parameters` sets {', '.join(f'`{key}`' for key in unknown)}, which the Phi reference does not know"
         )
-    factor = parameters.get("partial_rotary_factor", config.get("partial_rotary_factor", 0.5))
-    rope_theta = parameters.get("rope_theta", config.get("rope_theta", 10000.0))
+    given = {**config, **parameters}
+    factor = _number(given, "partial_rotary_factor", 0.5)
+    rope_theta = _number(given, "rope_theta", 10000.0)
     rotary_dim = int(head_dim * factor)
     if rotary_dim % 2 or not 2 <= rotary_dim <= head_dim:
         raise UnsupportedModelError(
             f"`partial_rotary_factor` {factor} of a head of {head_dim} makes {rotary_dim} rotary dimensions; "
             "they are rotated in pairs, so their number must be even, positive and at most the head's"
         )
-    return rotary_dim, float(rope_theta)
+    return rotary_dim, rope_theta
 
 
 def _rope_type(parameters: Mapping[str, Any]) -> str:
@@ -218,5 +225,12 @@ def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> in
     if value is None:
         raise UnsupportedModelError(f"the config does not say `{key}`")
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UnsupportedModelError(f"`{key}` is {value!r}; it is to be a positive whole number")
+        raise LoadError(f"`{key}` is {value!r}; it is to be a positive whole number")
     return value
+
+
+def _number(config: Mapping[str, Any], key: str, default: float) -> float:
+    value = config.get(key, default)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise LoadError(f"`{key}` is {value!r}; it is to be a number")
+    return float(value)

@@ -35,6 +35,11 @@ class Entry(NamedTuple):
     stop: int
 
 
+def _are_sizes(thing: Any) -> bool:
+    """Whether something is a list of whole numbers from 0 on."""
+    return isinstance(thing, list) and all(type(number) is int and number >= 0 for number in thing)
+
+
 class SafetensorsFile:
     """An open safetensors file. Its header is checked against the file when it is opened.
 
@@ -106,12 +111,30 @@ class SafetensorsFile:
         try:
             header: dict[str, Any] = json.loads(self._file.read(self._data_start - 8))
             header.pop("__metadata__", None)
-            return {
-                name: Entry(line["dtype"], tuple(int(n) for n in line["shape"]), *line["data_offsets"])
-                for name, line in header.items()
-            }
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            lines = header.items()
+        except RecursionError:
+            raise LoadError(f"{self.path} is damaged: its header is nested too deep to be read") from None
+        except (ValueError, TypeError, AttributeError) as error:
             raise LoadError(f"{self.path} is damaged: its header is not a safetensors header ({error})") from error
+        return {name: self._entry(name, line) for name, line in lines}
+
+    def _entry(self, name: str, line: Any) -> Entry:
+        """A line of the header, each of its fields of the kind that it is to be."""
+        fields: dict[str, Any] = line if isinstance(line, dict) else {}
+        dtype, shape, offsets = (fields.get(field, "nothing") for field in ("dtype", "shape", "data_offsets"))
+        wrong = [
+            f"`{field}` {value!r}"
+            for field, value, right in (
+                ("dtype", dtype, isinstance(dtype, str)),
+                ("shape", shape, _are_sizes(shape)),
+                ("data_offsets", offsets, _are_sizes(offsets) and len(offsets) == 2),
+            )
+            if not right
+        ]
+        if wrong:
+            said = ", ".join(wrong)
+            raise LoadError(f"{self.path} is damaged: its header is not a safetensors header: `{name}` has {said}")
+        return Entry(dtype, tuple(shape), *offsets)
 
     def _check_extent(self, data_size: int) -> None:
         """The tensors are to lie end to end, each as long as its shape, and to fill the file."""

@@ -10,8 +10,8 @@ from torch import nn
 from cutaway.errors import OrderError, UnavailableValueError
 from cutaway.sites import OperationMoment
 from cutaway.subject.subject import Subject
-from cutaway.subject.survey import BATCH, SEQ, meta_inputs
-from cutaway.tracing import Attachment, attach, meta_twin, remove_all
+from cutaway.subject.survey import a_pass_of
+from cutaway.tracing import Attachment, attach, remove_all
 from cutaway.tracing.source import FunctionSource, innermost, source_of
 
 
@@ -33,23 +33,22 @@ def calls_in(subject: Subject, module_path: str, path: str, chain: tuple[str, ..
 
 
 def _called(subject: Subject, module_path: str, chain: tuple[str, ...]) -> Any:
-    """The function that a call calls, found by running the model's twin on the meta device."""
-    twin = meta_twin(subject.hf)
+    """The function that a call calls, found by running what the survey ran."""
     found: list[Any] = []
+    noted: list[Attachment] = []
 
     def note(function: Any) -> None:
         found.append(function)
 
-    module = twin.get_submodule(module_path)
-    noted: list[Attachment] = []
     grad = torch.is_grad_enabled()
     try:
-        try:
-            attach(module, OperationMoment(chain, "function"), note, lambda: True, noted)
-            with torch.no_grad():
-                twin(**meta_inputs(BATCH, SEQ))
-        finally:
-            remove_all(noted)
+        with a_pass_of(subject.hf, subject.survey, subject.input_device) as (model, run):
+            try:
+                module = model.get_submodule(module_path)
+                attach(module, OperationMoment(chain, "function"), note, lambda: True, noted)
+                run()
+            finally:
+                remove_all(noted)
     except BaseException:
         torch.set_grad_enabled(grad)
         remove_all(noted)  # once more, where an interrupt has cut it short

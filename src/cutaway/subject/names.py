@@ -222,6 +222,12 @@ def _module_names(subject: Subject) -> dict[str, str]:
     for own in subject.modules:
         for name in _paths(subject, own):
             table.setdefault(name, own)
+    for host, names in subject.family.modules.items():
+        for layer in range(subject.sizes["num_layers"]) if host != "model" else (None,):
+            for name in names:  # where a module of the user's stands between, by the path without it
+                own, above = subject.module_path(host, layer, name), HOSTS[host].format(layer=layer)
+                if own in subject.modules:
+                    table.setdefault(".".join(filter(None, (above, name))), own)
     return table
 
 
@@ -332,9 +338,8 @@ def _unknown_value(subject: Subject, selector: str, spelling: str, last: str) ->
     if any(spelling in (str(path), last) for path in lacking):
         have = sorted({path.layer for path in subject.value_paths if path.name == last and path.layer is not None})
         where = f"it is on layers {', '.join(map(str, have))}" if have else "no layer has it"
-        return UnavailableValueError(
-            f"{selector} does not exist here: a pass of this model does not come by it; {where}."
-        )
+        first = next(path for path in lacking if spelling in (str(path), last))
+        return UnavailableValueError(f"{selector} does not exist here; {where}. {subject.why_missing(first)}")
     layers = subject.sizes["num_layers"]
     error = UnknownLayerError if outside(spelling, layers) else UnknownValueError
     return error(f"nothing is called '{selector}'.{near_paths(spelling, subject.value_paths, layers)}")

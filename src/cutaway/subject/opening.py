@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from cutaway.errors import LoadError, UnknownModelError, did_you_mean
-from cutaway.families import FAMILIES, uncovered
+from cutaway.errors import CutawayError, LoadError, UnknownModelError, did_you_mean
+from cutaway.families import FAMILIES, Family, uncovered
+from cutaway.subject.files import check_beside_weights, check_config, damaged_file, one_line, read_native_config
 from cutaway.subject.load_options import refuse_unknown_names
+from cutaway.subject.options import Options, config_settings, refuse_for_config, refuse_for_loaded
+from cutaway.subject.wrappers import unwrapped
 
-Source = str | Path | PreTrainedModel | PretrainedConfig
+Source = str | Path | nn.Module | PretrainedConfig
 
 SHIPPED_CONFIGS = {
     "microsoft/phi-1": "phi-1",
@@ -33,18 +35,6 @@ BUILT_IN = "phi-mini"
 """The checkpoint that is in the package, weights and all."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a checkpoint is opened; `extra` goes to `from_pretrained` as it is."""
-
-    dtype: torch.dtype | str | None = None
-    attn_implementation: str | None = None
-    device: torch.device | str | None = None
-    allow_pickle: bool = False
-    trust_remote_code: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
 @dataclass
 class Opened:
     """A model, its name, a tokenizer or None, and where it came without weights, what brings them."""
@@ -53,6 +43,8 @@ class Opened:
     tokenizer: Any
     name: str
     load_weights: Callable[[], PreTrainedModel] | None = None
+    wrappers: tuple[nn.Module, ...] = ()
+    """What the model was taken out of."""
 
 
 def data_folder(name: str) -> Path:
@@ -64,20 +56,23 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
     """Opens a model; with `dispatch=False` on the meta device, its weights to come later.
 
     Raises:
-        LoadError: it cannot be found, read, or is in a form that is refused.
+        LoadError: it cannot be found, read, or is in a form that is refused, or an option has no effect on it.
         InputError: an option names an attention implementation or a device that nobody knows.
         UnsupportedModelError: no family file covers its architecture.
     """
+    options = options.checked()
     refuse_unknown_names(options.attn_implementation, options.device, options.extra)
     try:
         return _open(source, tokenizer, dispatch, options)
     except ImportError as error:
-        raise LoadError(f"the model needs a package that is not installed: {_first_line(error)}") from error
+        raise LoadError(f"the model needs a package that is not installed: {one_line(error)}.") from error
 
 
 def _open(source: Source, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
-    if isinstance(source, PreTrainedModel):
-        return Opened(source, tokenizer, source.config._name_or_path or type(source).__name__)
+    if isinstance(source, nn.Module):
+        hf, wrappers = unwrapped(source)
+        refuse_for_loaded(hf, dispatch, options)
+        return Opened(hf, tokenizer, hf.config._name_or_path or type(hf).__name__, None, wrappers)
     if isinstance(source, PretrainedConfig):
         return _from_config(source, tokenizer, dispatch, options)
     if not isinstance(source, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]  # what users give is not typed
@@ -99,16 +94,39 @@ def open_tokenizer(name: str, options: Options) -> Any:
 
 def _from_config(config: PretrainedConfig, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
     name = config._name_or_path or f"random {type(config).__name__.removesuffix('Config')}"
+    refuse_for_config(options)
+    _check_sizes_of(config, f"the config given ({type(config).__name__})")
+    dtype = None if options.dtype == "auto" else options.dtype
 
-    def build() -> PreTrainedModel:
-        arguments = _without_none(dtype=options.dtype, attn_implementation=options.attn_implementation)
-        return AutoModelForCausalLM.from_config(config, **arguments).eval()
+    def load() -> PreTrainedModel:
+        return _on_device(_build(name, config, dtype, options), options)
 
     if dispatch:
-        hf = build()
-        return Opened(_on_device(hf, options), tokenizer, name)
+        return Opened(load(), tokenizer, name)
     with torch.device("meta"):
-        return Opened(build(), tokenizer, name, build)
+        return Opened(_build(name, config, dtype, options), tokenizer, name, load)
+
+
+def _build(name: str, config: PretrainedConfig, dtype: Any, options: Options) -> PreTrainedModel:
+    """A model of a config, its weights random, on torch's default device."""
+    arguments = _without_none(dtype=dtype, attn_implementation=options.attn_implementation)
+    trust = options.trust_remote_code
+    with _as_load_errors(f"no model can be made of the config of {name}"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=trust, **arguments).eval()
+
+
+def _check_sizes_of(config: PretrainedConfig, where: str) -> None:
+    family = _family_of_config(config)
+    if family is not None:
+        check_config(config, family, where)
+
+
+def _family_of_config(config: PretrainedConfig) -> Family | None:
+    """The family of the class that transformers makes of a config."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    made = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+    return next((family for family in FAMILIES.values() if made in family.architectures), None)
 
 
 def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
@@ -122,9 +140,8 @@ def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options
     if dispatch:
         return Opened(load(), tokenizer or _load_tokenizer(place, options), name)
     dtype = getattr(config, "dtype", None) if options.dtype in (None, "auto") else options.dtype
-    arguments = _without_none(dtype=dtype, attn_implementation=options.attn_implementation)
     with torch.device("meta"):
-        skeleton = AutoModelForCausalLM.from_config(config, **arguments).eval()
+        skeleton = _build(name, config, dtype, options)
     return Opened(skeleton, tokenizer or _load_tokenizer(place, options, quiet=True), name, load)
 
 
@@ -171,38 +188,54 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
         path = folder / "config.json"
         if not path.is_file():
             raise LoadError(f"{name} holds no config.json. Give the folder that holds it and the weights.")
-        try:
-            native = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise LoadError(f"{path} is damaged: {error}.") from error
+        native = read_native_config(path)
         _refuse_remote_code(name, native, options)
         _refuse_uncovered_names(name, native)
     source = place
     shipped = place in SHIPPED_CONFIGS and "revision" not in options.extra
     if shipped:
         source = str(data_folder(SHIPPED_CONFIGS[place]))
-    try:
+
+    def read(**settings: Any) -> PretrainedConfig:
         with _quiet_hub():
-            config = AutoConfig.from_pretrained(
-                source, trust_remote_code=options.trust_remote_code, **gguf, **_where(options)
+            found: PretrainedConfig = AutoConfig.from_pretrained(
+                source, trust_remote_code=options.trust_remote_code, **options.hub, **settings
             )
-    except (OSError, ValueError, ImportError) as error:
-        if folder.is_dir():
-            raise LoadError(f"the config of {name} cannot be read: {_first_line(error)}") from error
-        raise LoadError(f"{name} cannot be had from the hub: {_first_line(error)}{_known_like(name)}") from error
+        return found
+
+    if folder.is_dir():
+        with _as_load_errors(f"{folder / gguf.get('gguf_file', 'config.json')} cannot be read"):
+            config = read()
+    else:
+        with _as_load_errors(f"{name} cannot be had from the hub", _known_like(name)):
+            config = read()
+    settings = config_settings(config, options)
+    if settings:
+        with _as_load_errors(f"the config of {name} does not take {_some(sorted(settings))}"):
+            config = read(**settings)
+    _check_sizes_of(config, str(folder / "config.json") if folder.is_dir() else f"the config of {name}")
     if shipped:
         config._name_or_path = place
     return config
 
 
+@contextlib.contextmanager
+def _as_load_errors(what: str, hint: str = "", folder: Path | None = None) -> Generator[None]:
+    """Has whatever goes wrong in here come out as a `LoadError`: of the file of a folder that is damaged, if one is."""
+    try:
+        yield
+    except CutawayError:
+        raise
+    except Exception as error:
+        damaged = damaged_file(folder) if folder is not None and folder.is_dir() else ""
+        if damaged:
+            raise LoadError(f"{what.partition(' cannot ')[0]} are damaged: {damaged}") from error
+        raise LoadError(f"{what}: {one_line(error)}.{hint}") from error
+
+
 def _gguf(options: Options) -> dict[str, str]:
     """The file that holds config, tokenizer and weights in one, where one was named."""
     return {key: value for key, value in options.extra.items() if key == "gguf_file"}
-
-
-def _where(options: Options) -> dict[str, Any]:
-    """What says which state of a repository is meant, lets one in, or keeps to what is on this machine."""
-    return {key: value for key, value in options.extra.items() if key in ("revision", "token", "local_files_only")}
 
 
 def _refuse_remote_code(name: str, native: dict[str, Any], options: Options) -> None:
@@ -226,31 +259,35 @@ def _refuse_uncovered(name: str, config: PretrainedConfig) -> None:
 
 
 def _load_weights(name: str, place: str, config: PretrainedConfig, options: Options) -> PreTrainedModel:
+    folder = Path(place)
     _refuse_pickle(name, place, options)
-    arguments = _without_none(dtype=options.dtype, attn_implementation=options.attn_implementation)
+    if folder.is_dir():
+        check_beside_weights(folder / options.extra.get("subfolder", ""))
+    arguments = {
+        **options.extra,
+        **_without_none(dtype=options.dtype, attn_implementation=options.attn_implementation),
+    }
+    for setting in config_settings(config, options):
+        del arguments[setting]  # it is in the config
     if not options.allow_pickle:
+        if arguments.get("use_safetensors") is False:
+            raise LoadError("use_safetensors=False asks for weights in pickle format: pass allow_pickle=True too.")
         arguments["use_safetensors"] = True
     if "ignore_mismatched_sizes" not in options.extra:
         arguments["ignore_mismatched_sizes"] = True  # so that they are in the report, and refused here by name
-    try:
-        with _quiet(place == str(data_folder(BUILT_IN))), _quiet_hub():
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                place,
-                config=config,
-                trust_remote_code=options.trust_remote_code,
-                output_loading_info=True,
-                **arguments,
-                **options.extra,
-            )
-    except SafetensorError as error:
-        raise LoadError(f"the weights of {name} are damaged: {_first_line(error)}") from error
-    except (OSError, ValueError, RuntimeError) as error:
-        if not Path(place).is_dir():
-            raise LoadError(
-                f"the weights of {name} cannot be had from the hub: {_first_line(error)} Without weights it can "
-                "still be shown and scanned: dispatch=False."
-            ) from error
-        raise LoadError(f"the weights of {name} cannot be loaded: {_first_line(error)}") from error
+    what, hint = f"the weights of {name} cannot be loaded", ""
+    if not folder.is_dir():
+        what = f"the weights of {name} cannot be had from the hub"
+        hint = " Without weights it can still be shown and scanned: dispatch=False."
+    quiet = place == str(data_folder(BUILT_IN))
+    with _as_load_errors(what, hint, folder), _quiet(quiet), _quiet_hub():
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            place,
+            config=config,
+            trust_remote_code=options.trust_remote_code,
+            output_loading_info=True,
+            **arguments,
+        )
     hf, report = loaded
     mismatched = [] if options.extra.get("ignore_mismatched_sizes") else sorted(report["mismatched_keys"])
     if mismatched:
@@ -268,10 +305,8 @@ def _load_weights(name: str, place: str, config: PretrainedConfig, options: Opti
 
 
 def _on_device(hf: Any, options: Options) -> PreTrainedModel:
-    try:
-        return hf.to(options.device) if options.device else hf
-    except (RuntimeError, AssertionError) as error:
-        raise LoadError(f"the model cannot be put on {options.device}: {_first_line(error)}.") from error
+    with _as_load_errors(f"the model cannot be put on {options.device}"):
+        return hf.to(options.device) if options.device is not None else hf
 
 
 def _refuse_pickle(name: str, place: str, options: Options) -> None:
@@ -293,12 +328,9 @@ def _load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
         return None
     if quiet and not folder.is_dir():
         return None
-    try:
-        return AutoTokenizer.from_pretrained(
-            place, trust_remote_code=options.trust_remote_code, **_gguf(options), **_where(options)
-        )
-    except (OSError, ValueError) as error:
-        raise LoadError(f"the tokenizer of {place} cannot be read: {_first_line(error)}") from error
+
+    with _as_load_errors(f"the files of the tokenizer of {place} cannot be read", folder=folder):
+        return AutoTokenizer.from_pretrained(place, trust_remote_code=options.trust_remote_code, **options.hub)
 
 
 @contextlib.contextmanager
@@ -328,10 +360,6 @@ def _quiet(quiet: bool) -> Generator[None]:
 
 def _without_none(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]
 
 
 def _some(names: list[str]) -> str:

@@ -16,12 +16,16 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
-from cutaway.families import Family, family_of
-from cutaway.sites import Moment, OperationMoment, Slot
+from cutaway.families import Family, family_of_model
+from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.subject.address import Address
 from cutaway.subject.inputs import Limits
+from cutaway.subject.places import INSIDE, Places
 from cutaway.subject.survey import Survey, survey
+from cutaway.tracing import AsWritten
+from cutaway.tracing.attach import Answers
+from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
@@ -47,13 +51,16 @@ class Subject:
         tokenizer: Any,
         name: str,
         load_weights: Callable[[], PreTrainedModel] | None = None,
+        wrappers: tuple[nn.Module, ...] = (),
     ) -> None:
-        self.family: Family = family_of(type(hf).__name__, hf.config)
+        self.family: Family = family_of_model(hf)
         self.hf = hf
         self.tokenizer = tokenizer
         self.name = name
         self.sizes = self.family.native_sizes(hf.config)
+        self.sizes["num_layers"] = self.places.num_layers
         self._load_weights = load_weights
+        self._wrappers = wrappers
         self._addresses: dict[ValuePath | str, Address] = {}
         self._can_run = False
 
@@ -87,7 +94,7 @@ class Subject:
         self.hf = self._load_weights()
         self._load_weights = None
         self._addresses.clear()
-        self.__dict__.pop("modules", None)
+        self.__dict__.pop("places", None)
 
     def describe_load(self) -> str:
         """How the model is loaded, in words: class, dtype, attention implementation, device."""
@@ -116,14 +123,33 @@ class Subject:
         return self.hf.device if runs_on is None else torch.device(runs_on)
 
     @cached_property
+    def places(self) -> Places:
+        """Where hosts and modules stand in the model as it is."""
+        return Places(self.hf, self.family)
+
+    @property
     def modules(self) -> dict[str, nn.Module]:
-        """Every module by its own path; the model itself is at the empty one."""
-        return dict(self.hf.named_modules())
+        """Every module by its own path, one that stands in several places under each; the model is at the empty one."""
+        return self.places.modules
 
     @cached_property
     def survey(self) -> Survey:
         """What one pass of this model, under this load, comes by, and in which order."""
-        return survey(self.hf, self.family, self.sizes)
+        streams = {site.module for site in self.family.values.values() if site.moment == "stream"}
+        device = self.input_device if self.has_weights else None
+        return survey(self.hf, self.places, sorted(streams), self.has_weights, device)
+
+    def as_written(self) -> AsWritten:
+        """Has compiled modules run as they are written until it is removed, those that wrap the model among them."""
+        return AsWritten(self.hf, [*self.places.paths, *self._wrappers])
+
+    def occurrences(self, answers: Answers, twin: nn.Module | None = None) -> Occurrences | None:
+        """What tells the calls of shared modules apart in the passes, of the model or of its twin, for which
+        `answers()` is true; None where every module stands in one place."""
+        if not self.places.shares:
+            return None
+        paths = self.places.paths if twin is None else paths_of(twin)
+        return Occurrences(self.hf if twin is None else twin, shared_paths(paths, self.survey.callers), answers)
 
     def make_survey(self) -> None:
         """Makes the survey now, before a pass attaches anything to the model of which the survey copies the
@@ -134,18 +160,11 @@ class Subject:
 
     def host_path(self, host: Host, layer: int | None) -> str:
         """A host's own path, `model.layers.3.self_attn` say."""
-        if host == "model":
-            return ""
-        names = self.family.modules
-        layer_path = f"{names['model']['layers']}.{layer}"
-        if host == "layer":
-            return layer_path
-        return f"{layer_path}.{names['layer'][_SUBLAYER[host]]}"
+        return self.places.host(host, layer)
 
     def module_path(self, host: Host, layer: int | None, name: str) -> str:
         """A module's own path, from its standard or its own name on a host."""
-        own = self.family.modules.get(host, {}).get(name, name)
-        return ".".join(filter(None, (self.host_path(host, layer), own)))
+        return self.places.module(host, layer, name)
 
     def address(self, path: ValuePath) -> Address:
         """Where a value of the vocabulary is in this model.
@@ -155,18 +174,40 @@ class Subject:
         """
         address = self._addresses.get(path)
         if address is None:
-            address = self._addresses[path] = self._find(path)
+            reason = self.why_missing(path)
+            if reason:
+                raise UnavailableValueError(f"`{path}` does not exist here. {reason}")
+            site = self.family.values[path.name]
+            address = self._bind(str(path), path.value, self._own_path(path), site.moment, site.slot)
+            self._addresses[path] = address
         return address
 
-    def _find(self, path: ValuePath) -> Address:
-        site = self.family.values.get(path.name)
-        if site is None or not self.has_site(path.name):
-            raise UnavailableValueError(f"{path} does not exist here. {self.why_unavailable(path.name)}")
-        value = path.value
-        own = self.host_path(value.host, path.layer)
-        if site.module:
-            own = self.module_path(value.host, path.layer, site.module)
-        return self._bind(str(path), value, own, site.moment, site.slot)
+    def _own_path(self, path: ValuePath) -> str:
+        """The own path of the module at which a value has its site."""
+        site, host = self.family.values[path.name], path.value.host
+        own = self.module_path(host, path.layer, site.module) if site.module else self.host_path(host, path.layer)
+        return self.places.interior(own) if site.moment in INSIDE else own
+
+    def why_missing(self, path: ValuePath) -> str:
+        """Why a value does not exist at a path; empty where it does."""
+        if not self.has_site(path.name):
+            return self.why_unavailable(path.name)
+        if path.value.derived:
+            return ""
+        site = self.family.values[path.name]
+        reason = self.places.why_missing(path.value.host, path.layer, site.module, site.moment)
+        if reason:
+            return reason
+        own = self._own_path(path)
+        if self.survey.failure:
+            return f"No pass of this model could be run to see what it comes by: {self.survey.failure}."
+        if (own, site.moment) not in self.survey.order:
+            counted = self.family.native_sizes(self.hf.config)["num_layers"]
+            more = f" The config counts {counted} layers." if (path.layer or 0) >= counted else ""
+            return f"A pass of this model does not come by it: `{own or 'the model'}`, {MOMENTS[site.moment]}.{more}"
+        if own in self.survey.repeated:
+            return f"A pass of this model comes by it more than once: it calls `{own}` several times."
+        return ""
 
     @cached_property
     def processes(self) -> int:
@@ -176,7 +217,9 @@ class Subject:
     def has_site(self, name: str) -> bool:
         """Whether a value is derived, or has a site here that shows it whole."""
         value = VALUES[name]
-        return value.derived or (name in self.family.values and not self._is_spread(value))
+        if value.derived:
+            return all(self.has_site(source) for source in value.derived_from or ())
+        return name in self.family.values and not self._is_spread(value)
 
     def _is_spread(self, value: Value) -> bool:
         return self.processes > 1 and not _SPLIT_AXES.isdisjoint(value.layout.axes)
@@ -238,6 +281,9 @@ class Subject:
                 f"Tensor parallelism has spread it over {self.processes} processes, each of which holds a part of its "
                 "heads or neurons. Load the model without a tensor parallel plan to have it whole."
             )
+        for source in VALUES[name].derived_from or ():
+            if not self.has_site(source):
+                return f"It is derived from `{source}`. {self.why_unavailable(source)}"
         stated = self.family.unavailable.get(name)
         return stated or f"The family file of {self.family.name} has no site for `{name}`."
 
@@ -256,11 +302,8 @@ class Subject:
         return self.survey.order[address.module_path, address.moment]
 
     def is_available(self, path: ValuePath) -> bool:
-        """Whether a pass of this model came by the value's site."""
-        if path.value.derived:
-            return True
-        address = self.address(path)
-        return (address.module_path, address.moment) in self.survey.order
+        """Whether this model has a value at a path: a pass of it came by the value's site."""
+        return path in self._addresses or not self.why_missing(path)
 
     def unknown(self, host: Host, layer: int | None, name: str) -> Exception:
         """The error for a name that a host does not have, with near names or the host that has it."""
@@ -269,7 +312,8 @@ class Subject:
             owner = VALUES[name].host
             example = ValuePath(name, (layer or 0) if owner != "model" else None)
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
-        children = [child for child, _ in self.modules[self.host_path(host, layer)].named_children()]
+        here = self.modules.get(self.host_path(host, layer))
+        children = [child for child, _ in here.named_children()] if here is not None else []
         reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
         hint = near(name, [*children, *reach], shown=reach, layer=layer)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
@@ -296,4 +340,4 @@ def operation_rank(address: Address) -> tuple[int, ...]:
 _SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
 """The axes that tensor parallelism splits."""
 
-_SUBLAYER = {"attention": "self_attn", "mlp": "mlp"}
+_SUBLAYER: dict[Host, str] = {"attention": "self_attn", "mlp": "mlp"}

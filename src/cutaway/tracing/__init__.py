@@ -6,8 +6,9 @@ moment and `answers()` is true, the callback is given what passes there and may 
 body asks for the next value.
 """
 
-from cutaway.tracing.attach import Attachment, attach, remove_all
+from cutaway.tracing.attach import Attachment, attach, put_on, remove_all
+from cutaway.tracing.compiled import AsWritten
 from cutaway.tracing.forward_pass import Event, ForwardPass, Stop
 from cutaway.tracing.twin import meta_twin
 
-__all__ = ["Attachment", "Event", "ForwardPass", "Stop", "attach", "meta_twin", "remove_all"]
+__all__ = ["AsWritten", "Attachment", "Event", "ForwardPass", "Stop", "attach", "meta_twin", "put_on", "remove_all"]

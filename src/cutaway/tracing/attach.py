@@ -62,6 +62,12 @@ class Hook:
                 hooks.pop(key, None)
 
 
+def put_on(attachment: Attachment, noted: list[Attachment]) -> None:
+    """Puts something on, after it is noted, so that whoever takes off what is noted there leaves nothing behind."""
+    noted.append(attachment)
+    attachment.put_on()
+
+
 def remove_all(attachments: list[Attachment]) -> None:
     """Takes everything in a list off, the last first, and empties it.
 

@@ -25,6 +25,7 @@ from torch import nn
 from cutaway.errors import NoTraceError
 from cutaway.sites import Moment, OperationMoment
 from cutaway.tracing.attach import Attachment, Hook, attach, remove_all
+from cutaway.tracing.occurrences import Occurrences, both
 from cutaway.tracing.overlays import Door
 from cutaway.tracing.torch_state import Guard, Switch, torch_state
 
@@ -64,6 +65,7 @@ class ForwardPass:
         self._attachments: list[Attachment] = []
         self._open: set[nn.Module] = set()
         self._doors: dict[nn.Module, Door] = {}
+        self._occurrences: Occurrences | None = None
 
     @property
     def started(self) -> bool:
@@ -79,16 +81,31 @@ class ForwardPass:
         """Whether the call under way is part of this pass."""
         return greenlet.getcurrent() is self._greenlet
 
+    def keep(self, attachment: Attachment) -> None:
+        """Puts something on that lasts as long as the pass."""
+        self._put_on(attachment)
+
+    def follow(self, occurrences: Occurrences | None) -> None:
+        """Tells the calls of modules that stand in several places apart."""
+        self._occurrences = occurrences
+        if occurrences is not None:
+            self._put_on(occurrences)
+
     def attach(
         self,
         module: nn.Module,
         moment: Moment | OperationMoment,
         callback: Callable[[Any], Any],
+        path: str = "",
         *,
         first: bool = False,
     ) -> Attachment:
-        """Attaches a callback that answers to this pass alone and lasts no longer than it; see `attach`."""
-        return attach(module, moment, callback, self.answers, self._attachments, first=first)
+        """Attaches a callback that answers to this pass alone and lasts no longer than it; see `attach`.
+
+        With `path`, a module that stands in several places answers in that one alone.
+        """
+        at = self._occurrences.at(module, path) if self._occurrences is not None else None
+        return attach(module, moment, callback, both(self.answers, at), self._attachments, first=first)
 
     def run_to(
         self,
@@ -97,6 +114,7 @@ class ForwardPass:
         within: Iterable[nn.Module] = (),
         until: Event | None = None,
         skippable: bool = False,
+        path: str = "",
     ) -> Stop | None:
         """Runs the pass on to a moment of a module and leaves it waiting there; None if it ended before.
 
@@ -105,6 +123,7 @@ class ForwardPass:
             within: the modules that hold it. Their outputs can be asked for while the pass waits inside them.
             until: where to stop at the latest; the stop tells which of the two it was.
             skippable: whether `skip` may be said there, at a module's entrance.
+            path: where the module stands, if it stands in several places.
         """
         events: list[Event] = [(module, moment)]
         if until is not None and until != (module, moment):
@@ -116,7 +135,7 @@ class ForwardPass:
             door = Door(module, self.answers)
             self._put_on(door)
             self._doors[module] = door
-        attachments = [self.attach(*event, partial(self._wait, event)) for event in events]
+        attachments = [self.attach(*event, partial(self._wait, event), path) for event in events]
         try:
             self._resume()
         finally:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+
+from cutaway.tracing.compiled import as_written, is_stand_in
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 STANDS_FOR = "_cutaway_carrier"
@@ -30,22 +33,49 @@ def meta_twin(model: PreTrainedModel) -> PreTrainedModel:
             return type(model)._from_config(copy.deepcopy(model.config)).eval()
     memo: dict[int, object] = {}
     for parameter in model.parameters():
-        memo[id(parameter)] = nn.Parameter(_on_meta(parameter), requires_grad=False)
+        memo[id(parameter)] = _parameter_on_meta(parameter)
     for buffer in model.buffers():
         memo[id(buffer)] = _on_meta(buffer)
     for module in model.modules():
         for hooks in _HOOKS:
             memo[id(getattr(module, hooks))] = OrderedDict()
+        if is_stand_in(module):
+            compiler = vars(module)["dynamo_ctx"]
+            memo[id(compiler)] = compiler
         for value in vars(module).values():
-            if isinstance(value, Tensor):
-                memo[id(value)] = _on_meta(value)
+            for tensor in _tensors_of(value):
+                memo.setdefault(id(tensor), _on_meta(tensor))
     twin = copy.deepcopy(model, memo)
     for module in twin.modules():
+        written = as_written(module)
         for name in _PUT_ON_ONE_MODULE:
             module.__dict__.pop(name, None)
+        if is_stand_in(module):
+            vars(module).update(written)
         if vars(module).get("rope_type") == "dynamic":
             vars(module)["rope_type"] = "default"  # it would look at the numbers of positions, of which there are none
     return twin
+
+
+def _tensors_of(value: Any) -> list[Tensor]:
+    """An attribute that is a tensor, or the tensors right in an object that is one, as a quantised layer keeps."""
+    inside = [] if isinstance(value, (nn.Module, type)) else vars(value).values() if hasattr(value, "__dict__") else []
+    return [tensor for tensor in (value, *inside) if isinstance(tensor, Tensor)]
+
+
+def _parameter_on_meta(parameter: nn.Parameter) -> nn.Parameter:
+    """A parameter of the same class, with what the class keeps beside the numbers, as quantised ones do."""
+    data = _on_meta(parameter)
+    kind = type(parameter)
+    if kind is nn.Parameter:
+        return nn.Parameter(data, requires_grad=False)
+    try:
+        same: nn.Parameter = torch.Tensor._make_subclass(kind, data, False)
+    except (RuntimeError, TypeError):  # a tensor class that has no numbers of its own
+        return nn.Parameter(data, requires_grad=False)
+    for name, value in vars(parameter).items():
+        setattr(same, name, _on_meta(value) if isinstance(value, Tensor) else value)
+    return same
 
 
 def is_sharded(model: PreTrainedModel) -> bool:
@@ -54,4 +84,6 @@ def is_sharded(model: PreTrainedModel) -> bool:
 
 
 def _on_meta(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("meta")
+    if tensor.layout is not torch.strided:
+        return tensor.detach().to("meta")
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")

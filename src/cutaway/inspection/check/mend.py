@@ -65,11 +65,11 @@ class Mend:
         def look(passing: Any) -> None:
             self._compare(place, address.slot.read(passing, self._subject.sizes))
 
-        return Tap(address.module, address.moment, look)
+        return Tap(address.module, address.moment, look, address.module_path)
 
     def _edit(self, place: Place) -> list[Tap]:
         address = place.address
-        edit = Tap(address.module, address.moment, self._mending(place))
+        edit = Tap(address.module, address.moment, self._mending(place), address.module_path)
         if address.moment != "stream":
             return [edit]
 

@@ -75,7 +75,7 @@ def _head_outputs(
             new = callback(address.slot.read(passing, subject.sizes))
             return None if new is None else address.slot.write(passing, new)
 
-        taps.append(Tap(address.module, address.moment, act))
+        taps.append(Tap(address.module, address.moment, act, address.module_path))
 
     for layer in layers:
         if ("layer_input", layer) in where:

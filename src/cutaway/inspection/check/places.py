@@ -52,6 +52,8 @@ class Tap(NamedTuple):
     module: nn.Module
     moment: Moment | OperationMoment
     callback: Callable[[Any], Any]
+    path: str = ""
+    """Where the module stands, if it stands in several places."""
 
 
 def places(subject: Subject) -> list[Place]:
@@ -67,6 +69,8 @@ def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> 
     """Runs the model with something attached, which is taken off again, and returns its logits."""
     running = ForwardPass(partial(subject.hf, **inputs), grad=False)
     try:
+        running.keep(subject.as_written())
+        running.follow(subject.occurrences(running.answers))
         for tap in taps:
             running.attach(*tap)
         return running.run_to_end().logits
@@ -77,7 +81,12 @@ def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> 
 def run_plain(subject: Subject, inputs: Mapping[str, Tensor]) -> Tensor:
     """Runs the transformers model by itself, and returns its logits."""
     with torch.no_grad():
-        return subject.hf(**inputs).logits
+        written = subject.as_written()
+        try:
+            written.put_on()
+            return subject.hf(**inputs).logits
+        finally:
+            written.remove()
 
 
 class Seen(NamedTuple):
@@ -111,4 +120,4 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
         kept = value.clone()  # what passes may be written into further on
         values.update({str(path): kept for path in place.paths})
 
-    return Tap(address.module, address.moment, note)
+    return Tap(address.module, address.moment, note, address.module_path)

@@ -45,8 +45,10 @@ class Reach:
         taps: list[Tap] = []
         for place in self._at:
             if place.paths[0].name == "layer_input":
-                taps.append(Tap(place.address.module, place.address.moment, self._begin(place)))
-            taps.append(Tap(place.address.module, place.address.moment, self._edit(place)))
+                taps.append(
+                    Tap(place.address.module, place.address.moment, self._begin(place), place.address.module_path)
+                )
+            taps.append(Tap(place.address.module, place.address.moment, self._edit(place), place.address.module_path))
         self._arrived(run(self._subject, inputs, taps), "the logits")
 
     def _edit(self, place: Place) -> Callable[[Any], Any]:

@@ -91,7 +91,7 @@ def module_line(module: nn.Module) -> str:
 
 def find_block(tree: Tree) -> Tree:
     """The same tree, from its layers on."""
-    layers = next(node for node in _walk(tree.root) if "layers" in (node.key, node.standard))
+    layers = next((node for node in _walk(tree.root) if "layers" in (node.key, node.standard)), tree.root)
     return Tree(tree.name, tree.load, tree.sizes, layers)
 
 
@@ -161,7 +161,11 @@ class _Reader:
         )
 
     def _children(self, path: str, module: nn.Module) -> Iterator[ModuleNode]:
-        children = [(name, f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+        children = [
+            (name, f"{path}.{name}" if path else name, child)
+            for name, child in module._modules.items()  # `named_children` leaves out one that stands here twice
+            if child is not None
+        ]
         if not isinstance(module, nn.ModuleList):
             for _, child_path, child in children:
                 yield self._node(child_path, child)
@@ -182,7 +186,7 @@ class _Reader:
     def _structure(self, path: str, module: nn.Module) -> dict[str, Any]:
         """What tells a module apart from another, by the place inside it."""
         facts: dict[str, Any] = {}
-        for inner, part in module.named_modules():
+        for inner, part in module.named_modules(remove_duplicate=False):
             own = ".".join(filter(None, (path, inner)))
             facts[inner] = type(part).__name__
             facts[f"{inner}()"] = part.extra_repr()
@@ -204,9 +208,7 @@ class _Reader:
             yield ValueLine(value.name, layout, value.meaning, self._missing(value, layer), value.read_only)
 
     def _missing(self, value: Value, layer: int | None) -> str:
-        if not self.subject.has_site(value.name):
-            return brief(self.subject.why_unavailable(value.name))
-        return "" if self.subject.is_available(ValuePath(value.name, layer)) else "a pass does not come by it"
+        return brief(self.subject.why_missing(ValuePath(value.name, layer)))
 
 
 _NO_STRUCTURE = {"training", "layer_idx", "layer_id", "layer_number", "layer_index"}
