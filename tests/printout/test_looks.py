@@ -91,7 +91,7 @@ def test_support_has_a_row_for_each_value_within_its_width(phi_2: StandardizedTr
     assert "[batch num_kv_heads seq qk_head_dim]" in text
     said = " ".join(text.split())
     assert "(1) Phi's block is parallel: attention and MLP read the same normed stream" in said
-    assert ") asking for it runs that layer's eager attention beside sdpa" in said
+    assert ") asking for it runs that layer's eager attention, in float32, beside sdpa" in said
 
 
 def test_support_prints_itself(phi_2: StandardizedTransformer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def one_softmax(model: StandardizedTransformer) -> dict[str, Any]:
         queries, keys = attention.attention_queries, attention.attention_keys
         scores = attention.attention_scores
         probabilities = attention.attention_probabilities
-    outputs, loaded = {}, model.config._attn_implementation
+    outputs, loaded = {}, str(model.config._attn_implementation)
     try:
         for kernel in ("eager", "sdpa"):
             model.hf.set_attn_implementation(kernel)
