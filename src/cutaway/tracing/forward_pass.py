@@ -225,15 +225,19 @@ class ForwardPass:
                 if tracer is not None:
                     sys.settrace(None)
                 switch.there(self._state)
-                try:
-                    return enter(running)
-                finally:
-                    self._state = torch_state()
+                return self._entered(enter, running)
             finally:
                 self._come_back(switch, tracer)
         except BaseException:
             self._come_back(switch, tracer)  # once more, where an interrupt has cut it short
             raise
+
+    def _entered(self, enter: Callable[[greenlet.greenlet], Any], running: greenlet.greenlet) -> Any:
+        """Enters the pass, and notes the settings at which it waits next."""
+        try:
+            return enter(running)
+        finally:
+            self._state = torch_state()
 
     def _come_back(self, switch: Switch, tracer: Any) -> None:
         """Puts the body's settings in force again."""
