@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError
-from tests import tiny
+from tests import loops, tiny
 from tests.edits.test_carrier import hooks_of
 from tests.edits.test_lasting import PROMPT, VECTOR, by_hook, generated, logits_of
 
@@ -60,7 +60,7 @@ def test_it_follows_the_context_into_threads_and_tasks(run: Callable[[], Tensor]
             found += await asyncio.gather(task(), task())
         return [*found, run()]
 
-    *inside, after = asyncio.run(main())
+    *inside, after = loops.run(main())
     assert all(torch.equal(logits, expected) for logits in inside)
     assert torch.equal(after, plain())
     with model.steer(1, VECTOR):
@@ -91,7 +91,7 @@ def test_one_tasks_edit_does_not_act_in_anothers_pass(run: Callable[[], Tensor])
     async def main() -> Any:
         return await asyncio.gather(steering(), other())
 
-    first, (second, third) = asyncio.run(main())
+    first, (second, third) = loops.run(main())
     assert torch.equal(first, steered())
     assert torch.equal(second, plain())
     assert torch.equal(third, steered(2))
@@ -118,7 +118,7 @@ def test_a_trace_that_waits_in_one_task_is_left_alone_by_the_edit_of_another() -
         turns = [asyncio.Event(), asyncio.Event()]
         return await asyncio.gather(tracing(turns), steering(turns))
 
-    traced, found = asyncio.run(main())
+    traced, found = loops.run(main())
     assert torch.equal(traced, plain())
     assert torch.equal(found, steered())
 
@@ -166,7 +166,7 @@ def test_a_task_that_is_out_of_reach_is_named() -> None:
         await task
 
     with pytest.raises(CutawayError, match=r"task 'reader' of thread 'MainThread'"):
-        asyncio.run(main())
+        loops.run(main())
 
 
 def test_an_error_of_the_body_is_not_masked() -> None:

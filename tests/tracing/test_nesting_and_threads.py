@@ -14,7 +14,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from cutaway import StandardizedTransformer
 from cutaway.errors import CutawayError, NoTraceError
-from tests import raw, tiny
+from tests import loops, raw, tiny
 
 ONE, OTHER = tiny.IDS, tiny.IDS.flip(1) + 1
 
@@ -205,8 +205,7 @@ def test_tasks_of_an_event_loop_trace_one_model_in_turns() -> None:
     async def both() -> list[tuple[torch.Tensor, torch.Tensor]]:
         return await asyncio.gather(task(ONE), task(OTHER))
 
-    with ThreadPoolExecutor(1) as pool:  # a thread has no loop yet, where a browser's fixture may run one in this
-        results = pool.submit(lambda: asyncio.run(both())).result()
+    results = loops.run(both())
     for ids, (first, logits) in zip((ONE, OTHER), results, strict=True):
         assert torch.equal(first, expected(ids, "layer_output", 0))
         assert torch.equal(logits, tiny.logits_of(tiny.plain(), ids))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cutaway import StandardizedTransformer
 from cutaway.errors import NoTraceError
-from tests import tiny
+from tests import loops, tiny
 
 ONE, OTHER = tiny.IDS, tiny.IDS + 1
 
@@ -203,7 +203,7 @@ def test_async_generators_in_turns_in_one_task() -> None:
             found.append((streams_of(ONE)[0], model.layers[0].layer_output))
         return found
 
-    *found, (_, last) = asyncio.run(turns())
+    *found, (_, last) = loops.run(turns())
     for (one, other), expected, elsewhere in zip(found, streams_of(ONE), streams_of(OTHER), strict=True):
         assert torch.equal(one, expected)
         assert torch.equal(other, elsewhere)
