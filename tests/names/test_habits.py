@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import pydoc
 import rlcompleter
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -221,6 +223,120 @@ def test_reprs_tell_what_there_is() -> None:
         "  input_size             [1, 2]",
         "  layers.1.layer_output  [1, 2, 128] float32",
     ]
+
+
+def test_a_trace_tells_its_prompt_where_it_stands_and_what_was_asked_and_runs_nothing_by_it() -> None:
+    model = StandardizedTransformer("phi-mini", check=False)
+    entered: list[int] = []
+    handles = [layer.register_forward_pre_hook(lambda *_: entered.append(1)) for layer in model.hf.model.layers]
+    trace = model.trace("def add(a, b):")
+    assert repr(trace).startswith("<trace of phi-mini; prompt [1, 7]; not open yet")
+    with trace as run:
+        assert repr(run) == "<trace of phi-mini; prompt [1, 7]; open, and nothing has run yet>"
+        model.layers[0].layer_output
+        model.layers[1].mlp.mlp_output[:] = 0
+        assert repr(run).endswith(
+            "; open, and the pass waits at `layers.1.mlp.mlp_output`; "
+            "asked for: layers.0.layer_output, layers.1.mlp.mlp_output>"
+        )
+        assert len(entered) == 2
+    assert "over: its block was left; asked for: layers.0.layer_output" in repr(run)
+    assert len(entered) == 2
+    assert repr(model.scan([1, 2])).startswith("<scan of phi-mini, shapes alone; prompt [1, 2]; not open yet")
+    assert repr(model.trace([1], grad=True)).startswith("<trace of phi-mini, with gradients; ")
+    for handle in handles:
+        handle.remove()
+
+
+def test_a_trace_keeps_no_tensor_alive_for_what_it_tells() -> None:
+    model = tiny.shared()
+    with model.trace(tiny.IDS) as run:
+        held = weakref.ref(model.layers[0].layer_output)
+        repr(run)
+    gc.collect()
+    assert "layers.0.layer_output" in repr(run)
+    assert held() is None
+
+
+def test_a_generation_and_its_steps_tell_how_far_they_are() -> None:
+    model = tiny.shared()
+    run = model.generate(tiny.IDS, max_new_tokens=3, do_sample=False)
+    start = "<generation of PhiForCausalLM; prompt [3, 6], max_new_tokens=3, do_sample=False; "
+    assert repr(run).startswith(f"{start}not run yet")
+    with run:
+        assert repr(run) == f"{start}open, and nothing has run yet>"
+        for step in run:
+            model.layers[1].layer_output
+            if step.index == 2:
+                assert repr(step) == "<step 2; runs 1 token in each of 3 rows>"
+                assert repr(run) == (
+                    f"{start}at step 2, 8 tokens so far in a row; open, and the pass waits at `layers.1.layer_output`; "
+                    "asked for in this step: layers.1.layer_output>"
+                )
+    assert repr(run).startswith(f"{start}done: 3 new tokens a row")
+    with pytest.raises(ZeroDivisionError), model.generate(tiny.IDS, max_new_tokens=3) as left:
+        raise ZeroDivisionError
+    assert repr(left).endswith("left by an error before its end>")
+
+
+@pytest.mark.parametrize(
+    ("positions", "step", "at"),
+    [
+        (None, None, ""),
+        (-1, None, " at position -1"),
+        ([0, 2], None, " at positions 0, 2"),
+        (slice(1, None), None, " at positions 1:"),
+        ("new", None, " at new tokens"),
+        (None, 0, " at the prompt"),
+        (None, 2, " at step 2"),
+        ([[0], [1, 2], [0]], None, " at positions of each row"),
+    ],
+)
+def test_edits_tell_their_values_and_positions(positions: Any, step: int | None, at: str) -> None:
+    model = tiny.shared()
+    hooks = model.hooks(
+        {"mlp_output": lambda value: value, "layers.1:3.layer_output": lambda value: value},
+        positions=positions,
+        step=step,
+    )
+    names = f"layers.*.mlp.mlp_output{at}, layers.1:3.layer_output{at}"
+    assert repr(hooks).startswith(f"<edits of PhiForCausalLM: {names}; not in force")
+    if positions is None and step is None:
+        with hooks:
+            tiny.logits_of(model.hf)
+            assert repr(hooks).endswith("in force, called 5 times so far>")
+    edited = model.edited({"mlp_output": lambda value: value}, positions=positions, step=step)
+    assert f"edited: layers.*.mlp.mlp_output{at}" in " ".join(repr(edited).split())
+    assert "edited: " in edited._repr_html_()
+    assert "edited" not in repr(model)
+    assert f"PhiForCausalLM, edited: layers.*.mlp.mlp_output{at}; prompt" in repr(edited.trace(tiny.IDS))
+
+
+def test_a_trace_says_what_another_librarys_word_or_a_value_is() -> None:
+    model = tiny.shared()
+    run, generation = model.trace(tiny.IDS), model.generate(tiny.IDS, max_new_tokens=1)
+    for ask, words in (
+        (lambda: run.invoke, "a list of prompts"),
+        (lambda: run.layer_output, "`model.layers[i].layer_output`"),
+        (lambda: run.logits, "inside the block: `model.logits`"),
+        (lambda: generation.next, "`for step in run:`"),
+        (lambda: generation.txt, "Did you mean 'text'"),
+    ):
+        with pytest.raises(UnknownValueError) as caught:
+            ask()
+        assert words in str(caught.value)
+    assert not hasattr(run, "_repr_html_")
+
+
+def test_what_a_generations_output_raises_stays_what_it_is() -> None:
+    model = StandardizedTransformer(tiny.fresh(), check=False)
+
+    def broken(*_: Any) -> None:
+        raise AttributeError("the model's own")
+
+    model.hf.model.layers[1].register_forward_hook(broken)
+    with pytest.raises(AttributeError, match=r"^the model's own$"):
+        model.generate(tiny.IDS, max_new_tokens=1).output
 
 
 def test_in_a_notebook_a_support_is_shown_once_and_its_text_is_there(

@@ -10,6 +10,7 @@ from typing import Self
 from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.reach import Reach
+from cutaway.edits.told import edits_told
 from cutaway.edits.track import Track
 from cutaway.errors import CutawayError
 from cutaway.subject.subject import Subject
@@ -75,6 +76,16 @@ class FunctionHooks:
         with contextlib.suppress(Exception):
             if self._reach is not None:
                 self._close()
+
+    def __repr__(self) -> str:
+        applied = self._application
+        if applied is None:
+            standing = "not in force: `with …:` puts them in force, and leaving it takes them off"
+        else:
+            times = sum(track.calls for track in applied.tracks)
+            standing = f"in force, called {times} time{'s' * (times != 1)} so far"
+        what = edits_told(self._edits, self._subject.sizes["num_layers"])
+        return f"<edits of {self._subject.name}: {what}; {standing}>"
 
     def _close(self) -> None:
         """Takes everything off the model; another call does what is left of it."""

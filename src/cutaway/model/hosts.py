@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, overload
@@ -18,6 +17,7 @@ from torch import nn
 
 from cutaway.errors import OrientationWarning, UnavailableValueError, UnknownLayerError, UnknownValueError
 from cutaway.inspection import printout
+from cutaway.passes.asked import Asked, raise_again
 from cutaway.passes.derived import derive
 from cutaway.passes.source import Act, SourceHost, trace_for
 from cutaway.passes.trace import Trace
@@ -27,25 +27,6 @@ from cutaway.subject.subject import NATIVE_NAMES, Subject
 from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, values_of
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.numbers import whole_number
-
-
-class Asked(property):
-    """A property that asks the pass under way. What it raises stays what it is, an `AttributeError` too.
-
-    Python asks `__getattr__` where a property has raised an `AttributeError`, and forgets the error.
-    """
-
-    def __get__(self, host: Any, owner: type | None = None) -> Any:
-        if host is None:
-            return self
-        try:
-            return super().__get__(host, owner)
-        except AttributeError as error:
-            _raised.error = error
-            raise
-
-
-_raised = threading.local()
 
 
 class ModuleHost:
@@ -86,9 +67,7 @@ class ModuleHost:
         return self._trace("output").ask(self._native("output"))
 
     def __getattr__(self, name: str) -> Any:
-        error: AttributeError | None = _raised.__dict__.pop("error", None)
-        if error is not None:
-            raise error
+        raise_again()
         if name.startswith("_"):
             raise AttributeError(name)
         return self._attribute(name)

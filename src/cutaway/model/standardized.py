@@ -17,6 +17,7 @@ from cutaway.edits.function_edit import FunctionEdit, ValueFunction
 from cutaway.edits.function_hooks import FunctionHooks
 from cutaway.edits.positions import Choice, Positions, as_choice, of_step
 from cutaway.edits.steering import layer_numbers, steering
+from cutaway.edits.told import edits_told
 from cutaway.errors import CutawayError, InputError
 from cutaway.inspection import printout
 from cutaway.inspection.check import CheckReport, check
@@ -461,18 +462,21 @@ class StandardizedTransformer(ModelHost):
         return self.support()[name.rpartition(".")[2]]
 
     def __repr__(self) -> str:
-        return printout.text(self._subject)
+        return printout.text(self._subject, self._edits_told())
 
     __str__ = __repr__
 
     def __rich__(self) -> Any:
-        return printout.rich_text(self._subject)
+        return printout.rich_text(self._subject, self._edits_told())
 
     def _repr_html_(self) -> str:
-        return printout.html(self._subject)
+        return printout.html(self._subject, self._edits_told())
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def _edits_told(self) -> str:
+        return edits_told(self._edits, self._subject.sizes["num_layers"])
 
     # Names.
 

@@ -8,7 +8,7 @@ left, since its text is the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,6 +18,8 @@ from torch import Tensor
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.rows import ModelCall, counted, prompt_mask, real_so_far
 from cutaway.errors import NoTraceError, OrderError
+from cutaway.passes import told as words
+from cutaway.passes.asked import Asked
 from cutaway.passes.trace import Trace
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
@@ -26,7 +28,7 @@ from cutaway.tracing import Attachment, Event, ForwardPass
 from cutaway.vocabulary import ValuePath
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Step:
     """One pass of a generation.
 
@@ -37,12 +39,16 @@ class Step:
 
     index: int
     input_ids: Tensor
-    _real: Tensor = field(repr=False)
+    _real: Tensor
 
     @cached_property
     def positions(self) -> Tensor:
         """`[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1."""
         return counted(self._real)[:, -self.input_ids.shape[1] :]
+
+    def __repr__(self) -> str:
+        runs = words.counted(self.input_ids.shape[1], "token")
+        return words.told(f"step {self.index}", f"runs {runs} in each of {words.counted(len(self.input_ids), 'row')}")
 
 
 class Generation(Trace):
@@ -73,10 +79,9 @@ class Generation(Trace):
         self._one_text = one_text
         self._step: Step | None = None
         self._output: Any = None
-        self._begun = self._done = False
+        self._done = False
 
     def _open_pass(self) -> ForwardPass:
-        self._begun = True
         generate: Any = self._subject.hf.generate
         return ForwardPass(partial(generate, **self._prompt, **self._arguments), grad=self._grad)
 
@@ -101,6 +106,25 @@ class Generation(Trace):
         self._output = self._running().run_to_end()
         self._done = True
 
+    def __repr__(self) -> str:
+        prompt = ", ".join(filter(None, (words.prompt_told(self._prompt), words.arguments_told(self._arguments))))
+        return words.told(self._what(), prompt, *self._told())
+
+    def _told(self) -> list[str]:
+        """How far it is."""
+        if self._done:
+            new = self.sequences.shape[1] - self._prompt["input_ids"].shape[1]
+            return [f"done: {words.counted(new, 'new token')} a row, in `output`, `text` and `new_text`"]
+        if not self.is_open:
+            failed = "left by an error before its end"
+            return [failed if self._begun else "not run yet: `with … as run:` opens it, `text` or `output` runs it"]
+        standing = words.standing_told(self._pass, self._here, begun=True)
+        if self._step is None:
+            return [standing]
+        so_far = words.counted(self._step._real.shape[1], "token")
+        at = f"at step {self._step.index}, {so_far} so far in a row"
+        return [at, standing, words.asked_told(self._asked, " in this step")]
+
     def __iter__(self) -> Iterator[Step]:
         """Goes from pass to pass; the first is that of the prompt, or the one where the run stands."""
         more = self._next_pass() if self._step is None else not self._running().finished
@@ -108,14 +132,14 @@ class Generation(Trace):
             yield self.step
             more = self._next_pass()
 
-    @property
+    @Asked
     def step(self) -> Step:
         """The pass in which the run stands."""
         self._begin()
         assert self._step is not None
         return self._step
 
-    @property
+    @Asked
     def output(self) -> Any:
         """The ids of prompt and new tokens, `[batch seq]`, once the block is left; without one, it is run now.
 
@@ -132,18 +156,18 @@ class Generation(Trace):
             pass
         return self._output
 
-    @property
+    @Asked
     def sequences(self) -> Tensor:
         """The ids `[batch seq]`, whatever form `output` has."""
         output = self.output
         return output if isinstance(output, Tensor) else output.sequences
 
-    @property
+    @Asked
     def text(self) -> str | list[str]:
         """Prompt and new tokens as text: one string for one prompt, a list for a batch; special tokens are left out."""
         return self._decode(self.sequences)
 
-    @property
+    @Asked
     def new_text(self) -> str | list[str]:
         """The new tokens as text."""
         return self._decode(self.sequences[:, self._prompt["input_ids"].shape[1] :])
@@ -199,6 +223,7 @@ class Generation(Trace):
 
     def _leave_step(self) -> None:
         self._read.clear()
+        self._asked.clear()
         self._handed_out.clear()
         self._behind.clear()
         self._sourced.clear()

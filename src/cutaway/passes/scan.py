@@ -54,6 +54,9 @@ class Scan(Trace):
         self._arithmetic = _OnMeta()
         self._modules: dict[str, nn.Module] = dict(self._twin.named_modules(remove_duplicate=False))
 
+    def _what(self) -> str:
+        return f"{super()._what()}, shapes alone"
+
     @property
     def _root(self) -> nn.Module:
         return self._twin

@@ -20,8 +20,10 @@ from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.picking import index_of
 from cutaway.edits.positions import Positions, as_choice
 from cutaway.edits.rows import ModelCall, Rows, UnderWay, under_way
+from cutaway.edits.told import edits_told
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
 from cutaway.passes import open_traces
+from cutaway.passes.asked import raise_again
 from cutaway.passes.callers import CallersCache, with_own_tensors
 from cutaway.passes.gradients import (
     explain_missing_graph,
@@ -33,6 +35,7 @@ from cutaway.passes.gradients import (
 from cutaway.passes.handed_out import HandedOut
 from cutaway.passes.late_edits import LeftBehind, tensors_in
 from cutaway.passes.skipping import in_its_stead
+from cutaway.passes.told import asked_told, prompt_told, standing_told, told, unknown
 from cutaway.sites import OperationMoment
 from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
@@ -58,6 +61,8 @@ class Trace:
         self._under_way = UnderWay()
         self._here: Address | None = None
         self._read: dict[str, Any] = {}
+        self._asked: list[str] = []
+        self._begun = False
         self._handed_out = HandedOut(subject.sizes, grad=grad)
         self._behind = LeftBehind()
         self._sourced: set[nn.Module] = set()
@@ -75,6 +80,8 @@ class Trace:
             self._cache = CallersCache.among(self._given())
             with torch.inference_mode(self._cache is not None and self._cache.is_inference):
                 self._pass = self._open_pass()
+            self._begun = True
+            self._asked.clear()
             self._set_up(self._pass)
             open_traces.add(self)
             return self
@@ -106,6 +113,21 @@ class Trace:
         with contextlib.suppress(Exception):
             if self._pass is not None or self._applied is not None:
                 self._close()
+
+    def __repr__(self) -> str:
+        standing = standing_told(self._pass, self._here, begun=self._begun)
+        return told(self._what(), prompt_told(self._inputs), standing, asked_told(self._asked))
+
+    def _what(self) -> str:
+        """What this is, of which model."""
+        edits = f", edited: {edits_told(self._edits, self._subject.sizes['num_layers'])}" if self._edits else ""
+        return f"{type(self).__name__.lower()} of {self._subject.name}{edits}{', with gradients' * self._grad}"
+
+    def __getattr__(self, name: str) -> Any:
+        raise_again()
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise unknown(f"a {type(self).__name__.lower()}", name, dir(type(self)))
 
     @property
     def subject(self) -> Subject:
@@ -223,11 +245,13 @@ class Trace:
             OrderError: the pass is already behind it.
         """
         if address.place in self._read:
+            self._note_asked(address)
             return self._read[address.place]
         stop = self._stop_at(address, OrderError)
         if self._grad:
             refuse_without_record(self._running(), address.path, self._around)
         value = self._read[address.place] = self._handed_out.hand_out(address, stop)
+        self._note_asked(address)
         return value
 
     def edit(self, address: Address, new: Any) -> None:
@@ -264,6 +288,10 @@ class Trace:
         self._stop_at(entrance, LateEditError)
         output = in_its_stead(self._subject.survey, leave, self.ask(entrance), output)
         self._running().skip(entrance.module, output)
+
+    def _note_asked(self, address: Address) -> None:
+        if address.path not in self._asked:
+            self._asked.append(address.path)
 
     def _stop_at(self, address: Address, error: type[OrderError]) -> Stop:
         """Has the pass wait at an address."""

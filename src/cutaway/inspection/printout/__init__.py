@@ -5,22 +5,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cutaway.inspection.printout.notebook_support import support_html
 from cutaway.inspection.printout.notebook_tree import tree_html
 from cutaway.inspection.printout.terminal_support import SupportTable, support_text
 from cutaway.inspection.printout.terminal_tree import TreeView, tree_text
-from cutaway.inspection.printout.tree import find_block, module_line, part_of, tree_of
+from cutaway.inspection.printout.tree import Tree, find_block, module_line, part_of, tree_of
 from cutaway.subject.subject import Subject
 
 if TYPE_CHECKING:
     from cutaway.inspection.rows import SupportRows
 
 
-def text(subject: Subject) -> str:
-    """What `print(model)` shows: ASCII, indented, layouts in one column."""
-    return tree_text(tree_of(subject))
+def text(subject: Subject, edits: str = "") -> str:
+    """What `print(model)` shows: ASCII, indented, layouts in one column. `edits` are told where there are any."""
+    return tree_text(_edited(tree_of(subject), edits))
 
 
 def unbroken_text(subject: Subject) -> str:
@@ -28,9 +29,9 @@ def unbroken_text(subject: Subject) -> str:
     return tree_text(tree_of(subject), width=None)
 
 
-def rich_text(subject: Subject) -> TreeView:
+def rich_text(subject: Subject, edits: str = "") -> TreeView:
     """The same for rich: with lines that lead from a module to what it holds, and colours."""
-    return TreeView(tree_of(subject))
+    return TreeView(_edited(tree_of(subject), edits))
 
 
 def rich_block(subject: Subject) -> TreeView:
@@ -48,14 +49,18 @@ def part_html(subject: Subject, module_path: str) -> str:
     return tree_html(part_of(subject, module_path), header=False)
 
 
-def html(subject: Subject) -> str:
+def html(subject: Subject, edits: str = "") -> str:
     """The same for a notebook: modules open and close."""
-    return tree_html(tree_of(subject))
+    return tree_html(_edited(tree_of(subject), edits))
 
 
 def support_rich(support: SupportRows) -> SupportTable:
     """A support as a table for rich."""
     return SupportTable(support)
+
+
+def _edited(tree: Tree, edits: str) -> Tree:
+    return replace(tree, load=f"{tree.load}; edited: {edits}") if edits else tree
 
 
 __all__ = [
