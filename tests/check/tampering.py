@@ -19,10 +19,10 @@ def tamper(patch: pytest.MonkeyPatch, module: nn.Module, moment: str, wrap: Wrap
     """Has everything that is attached to a moment of a module run through `wrap`."""
     original = ForwardPass.attach
 
-    def attach(self: Any, where: Any, when: Any, callback: Any) -> Any:
+    def attach(self: Any, where: Any, when: Any, callback: Any, *more: Any, **named: Any) -> Any:
         if where is module and when == moment:
-            return original(self, where, when, lambda passing: wrap(callback, passing))
-        return original(self, where, when, callback)
+            return original(self, where, when, lambda passing: wrap(callback, passing), *more, **named)
+        return original(self, where, when, callback, *more, **named)
 
     patch.setattr(ForwardPass, "attach", attach)
 
