@@ -129,15 +129,19 @@ def _follow(
 
     noted: list[Attachment] = []
     try:
-        for module, own in paths.items():
-            attach(module, "enter", partial(enter, module), _always, noted)
-            wanted: dict[Moment, None] = dict.fromkeys(moment for path in own for moment in moments(path))
-            for moment in wanted:
-                attach(module, moment, partial(note, module, moment), _always, noted)
-            attach(module, "exit", partial(leave, module), _always, noted)
-        run()
-    finally:
-        remove_all(noted)
+        try:
+            for module, own in paths.items():
+                attach(module, "enter", partial(enter, module), _always, noted)
+                wanted: dict[Moment, None] = dict.fromkeys(moment for path in own for moment in moments(path))
+                for moment in wanted:
+                    attach(module, moment, partial(note, module, moment), _always, noted)
+                attach(module, "exit", partial(leave, module), _always, noted)
+            run()
+        finally:
+            remove_all(noted)
+    except BaseException:
+        remove_all(noted)  # once more, where an interrupt has cut it short
+        raise
     return Survey(order, passing, frozenset(repeated), frozenset(callers), of_twin)
 
 
@@ -149,12 +153,17 @@ def left_as_it_was(hf: PreTrainedModel) -> Generator[None]:
     accelerators = [device for device in on if device.type == "cuda"]
     written = AsWritten(hf)
     try:
-        written.put_on()
-        with torch.random.fork_rng(devices=accelerators), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
+        try:
+            written.put_on()
+            with torch.random.fork_rng(devices=accelerators), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        finally:
+            written.remove()
+    except BaseException:
+        written.remove()  # once more, where an interrupt has cut it short
+        raise
     finally:
-        written.remove()
         for buffer, was in buffers:
             if not torch.equal(buffer, was):
                 buffer.copy_(was)

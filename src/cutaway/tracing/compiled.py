@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 from torch import nn
 
 _ABSENT = object()
+_Replaced = tuple[nn.Module, str, Any, Any]
+"""Module, attribute, what was there, what is."""
 _TOLD_BY = {"_compiled_call_impl", "forward"}
 
 
@@ -46,43 +48,37 @@ class AsWritten:
         modules: all its modules, where they are known.
     """
 
-    _lock = threading.Lock()
-    _open: ClassVar[WeakKeyDictionary[nn.Module, tuple[int, list[tuple[nn.Module, str, Any, Any]]]]] = (
-        WeakKeyDictionary()
-    )
-    """By model: how many there are, and what they replaced: module, attribute, what was there, what is."""
+    _lock = threading.RLock()
+    _open: ClassVar[WeakKeyDictionary[nn.Module, tuple[list[AsWritten], list[_Replaced]]]] = WeakKeyDictionary()
+    """By model: those that are on, and what they replaced."""
 
     def __init__(self, model: nn.Module, modules: Iterable[nn.Module] | None = None) -> None:
         self._model = model
         self._modules = modules
-        self._is_on = False
 
     def put_on(self) -> None:
         """Has them run as they are written."""
         with self._lock:
-            count, replaced = self._open.get(self._model, (0, []))
-            self._open[self._model] = (count + 1, replaced)
-            self._is_on = True
-            if count == 0:
+            on, replaced = self._open.setdefault(self._model, ([], []))
+            on.append(self)
+            if len(on) == 1:
                 _replace(self._model.modules() if self._modules is None else self._modules, replaced)
 
     def remove(self) -> None:
-        """Puts the compiled code back, with the last one of its model."""
+        """Puts the compiled code back, with the last one of its model; may be called again."""
         with self._lock:
-            if not self._is_on:
+            on, replaced = self._open.get(self._model, ([], []))
+            if self in on:
+                on.remove(self)
+            if on:
                 return
-            self._is_on = False
-            count, replaced = self._open[self._model]
-            if count > 1:
-                self._open[self._model] = (count - 1, replaced)
-                return
-            del self._open[self._model]
             for module, attribute, was, instead in replaced:
                 if vars(module).get(attribute, _ABSENT) is instead:
                     vars(module)[attribute] = was
+            self._open.pop(self._model, None)
 
 
-def _replace(modules: Iterable[nn.Module], replaced: list[tuple[nn.Module, str, Any, Any]]) -> None:
+def _replace(modules: Iterable[nn.Module], replaced: list[_Replaced]) -> None:
     """Puts what is as written in the place of what is compiled, each noted in `replaced` first."""
     for module in modules:
         if _TOLD_BY.isdisjoint(vars(module)):
