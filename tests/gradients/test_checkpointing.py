@@ -273,3 +273,35 @@ def test_another_threads_step_is_checkpointed_meanwhile(reentrant: bool) -> None
         pool.submit(step).result()
     assert_same(parameters(hf), expected)
     assert len(runs) == 2
+
+
+@REENTRANT
+@KINDS
+def test_the_users_own_checkpoint_around_an_edited_call(kind: str, reentrant: bool) -> None:
+    hf = (tiny.plain(dtype=torch.float64) if kind == "phi" else models.plain(kind, dtype=torch.float64)).eval()
+    model = wrapped(hf)
+
+    def begun() -> Tensor:
+        return hf.get_input_embeddings()(tiny.IDS).detach().requires_grad_()
+
+    for edit in (grown, torch.zeros_like):
+        expected = begun()
+        handle = blocks_of(hf)[1].mlp.register_forward_hook(lambda _m, _args, output, edit=edit: edit(output))
+        loss_of(hf(inputs_embeds=expected).logits).backward()
+        handle.remove()
+
+        edits, stream = {"layers.1.mlp.mlp_output": edit}, begun()
+        edited = model.edited(edits).hf
+        loss_of(checkpoint(lambda x, m=edited: m(inputs_embeds=x).logits, stream, use_reentrant=reentrant)).backward()
+        torch.testing.assert_close(stream.grad, expected.grad)
+
+        stream = begun()
+        with model.hooks(edits):
+            logits = checkpoint(lambda x: hf(inputs_embeds=x).logits, stream, use_reentrant=reentrant)
+            loss_of(logits).backward()
+        torch.testing.assert_close(stream.grad, expected.grad)
+
+        with pytest.raises(GradientError, match="the edit is not in force there"):
+            with model.hooks(edits):
+                logits = checkpoint(lambda x: hf(inputs_embeds=x).logits, begun(), use_reentrant=reentrant)
+            loss_of(logits).backward()

@@ -11,6 +11,7 @@ import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor, nn
 
+from cutaway.edits.computed_again import ComputedAgain
 from cutaway.edits.function_edit import FunctionEdit
 from cutaway.edits.positions import put_at, token_axis
 from cutaway.edits.rows import ModelCall, Rows, under_way
@@ -43,12 +44,14 @@ class Application:
     Attributes:
         calls: how many calls of the model have begun.
         tracks: what became of each edit so far.
+        again: what of them a checkpoint computes again.
     """
 
     def __init__(
         self, subject: Subject, edits: Sequence[FunctionEdit], answers: Answers, root: nn.Module | None = None
     ) -> None:
         self.calls = 0
+        self.again = ComputedAgain(lambda: bool(self._attachments) and answers())
         self.tracks = [Track(edit) for edit in edits]
         self._subject = subject
         self._sizes = subject.sizes
@@ -116,7 +119,7 @@ class Application:
             new = address.fit(old, new, move=self._subject.over_devices)
             if edit.choice is not None:
                 new = self._at_positions(track, old, new)
-            return address.slot.write(passing, new)
+            return address.slot.write(passing, self.again.mark(address, new))
 
         return callback
 

@@ -68,6 +68,7 @@ class FunctionHooks:
             raise
         if error is None:
             self._tell(applied, reach)
+            applied.again.refuse_owed()
             if crossing and applied.calls:
                 raise CutawayError(_TAKING_TURNS)
 

@@ -214,8 +214,9 @@ class Generation(Trace):
             return False
         call: Call = stop.passing
         self._under_way.call = ModelCall.of(call)
-        self._inputs = call.kwargs if call.kwargs else {"input_ids": call.args[0]}
-        tokens = self._inputs["input_ids"]
+        # Guidance, for one, gives the ids by place and the rest by name.
+        self._inputs = {"input_ids": call.args[0], **call.kwargs} if call.args else call.kwargs
+        tokens = self._under_way.call.tokens
         real = real_so_far(call, self._prompt_mask)
         self._step = Step(0 if self._step is None else self._step.index + 1, tokens, real)
         self._here = root

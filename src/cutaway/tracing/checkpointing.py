@@ -7,11 +7,14 @@ that has something attached in it is therefore run as it would be without checkp
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
 
 from cutaway.tracing.attach import Attachment
 from cutaway.tracing.overlays import lay, lift
@@ -61,3 +64,18 @@ def checkpoint_around() -> Any:
 def backward_under_way() -> int:
     """The number of the backward pass that the thread runs, in which a checkpoint computes again; -1 outside of one."""
     return torch._C._current_graph_task_id()
+
+
+def reentrant_around() -> int:
+    """In how many checkpoints of the reentrant kind the thread computes; their forward is without a graph."""
+    if torch.is_grad_enabled():
+        return 0
+    count = 0
+    above: FrameType | None = sys._getframe()
+    while above is not None:
+        count += above.f_code is _REENTRANT
+        above = above.f_back
+    return count
+
+
+_REENTRANT: CodeType = CheckpointFunction.forward.__code__
