@@ -43,6 +43,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "no cache": {"use_cache": False},
     "prompt lookup": {"prompt_lookup_num_tokens": 2},
     "assistant": {},
+    "guided": {"guidance_scale": 2.0},
 }
 ALONE = {"prompt lookup", "assistant"}
 """Ways that take one row."""

@@ -40,6 +40,9 @@ class ComputedAgain:
         if around is None or around is self._around or not torch.is_grad_enabled():
             return new
 
+        def refuse(_gradient: Tensor) -> None:
+            self._refuse(address.path)
+
         def marked(value: Tensor) -> Tensor:
             if not (value.is_floating_point() or value.is_complex()):
                 return value
@@ -49,7 +52,7 @@ class ComputedAgain:
                 value = value.detach().requires_grad_()
             value = value.view_as(value)
             if not again:  # the second time it is done alike, since torch counts what the two keep
-                value.register_hook(lambda _gradient: self._refuse(address.path))
+                value.register_hook(refuse)
             return value
 
         return map_tensors(marked, new)
