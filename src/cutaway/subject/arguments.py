@@ -186,9 +186,9 @@ _TOKENIZERS = {
 
 def _why_without_effect(hf: PreTrainedModel, name: str, value: Any, labels: Any) -> str | None:
     """Why an argument that transformers knows does nothing in this call; None where it does something."""
-    attention = hf.config._attn_implementation
-    if value is None or value is False:
+    if value is None or value is False or name not in _CONDITIONAL:
         return None
+    attention = hf.config._attn_implementation
     if name == "output_attentions" and attention not in (None, "eager"):
         return (
             f"the model runs {attention} attention, and transformers returns patterns under eager attention alone. "
@@ -205,6 +205,8 @@ def _why_without_effect(hf: PreTrainedModel, name: str, value: Any, labels: Any)
 
 
 _FLASH = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+_CONDITIONAL = {"output_attentions", "num_items_in_batch", "output_router_logits", "seq_idx", *_FLASH}
+"""What a forward reads in some models or calls and not in others."""
 
 
 def _is_read(hf: PreTrainedModel, name: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -141,7 +142,7 @@ class Subject:
 
     def as_written(self) -> AsWritten:
         """Has compiled modules run as they are written until it is removed, those that wrap the model among them."""
-        return AsWritten(self.hf, [*self.places.paths, *self._wrappers])
+        return AsWritten(self.hf, chain(self.places.paths, self._wrappers))
 
     def occurrences(self, answers: Answers, twin: nn.Module | None = None) -> Occurrences | None:
         """What tells the calls of shared modules apart in the passes, of the model or of its twin, for which

@@ -18,7 +18,6 @@ from torch import nn
 _ABSENT = object()
 _Replaced = tuple[nn.Module, str, Any, Any]
 """Module, attribute, what was there, what is."""
-_TOLD_BY = {"_compiled_call_impl", "forward"}
 
 
 def is_stand_in(module: nn.Module) -> bool:
@@ -81,7 +80,8 @@ class AsWritten:
 def _replace(modules: Iterable[nn.Module], replaced: list[_Replaced]) -> None:
     """Puts what is as written in the place of what is compiled, each noted in `replaced` first."""
     for module in modules:
-        if _TOLD_BY.isdisjoint(vars(module)):
+        own = module.__dict__
+        if "forward" not in own and "_compiled_call_impl" not in own:
             continue
         for attribute, instead in as_written(module).items():
             replaced.append((module, attribute, vars(module)[attribute], instead))
