@@ -125,3 +125,12 @@ def test_any_other_shape_is_refused(vector: Tensor) -> None:
             tiny.shared().steer(layers, vector)
     with pytest.raises(InputError, match="named twice"):
         tiny.shared().steer([1, -2], STACK)
+
+
+def test_no_function_and_no_name_are_told() -> None:
+    model = tiny.shared()
+    for call in (model.hooks, model.editing, model.edited):
+        with pytest.raises(InputError, match="nothing would be edited"):
+            call({})
+    with pytest.raises(InputError, match="no name was given"):
+        model.read(tiny.IDS, [])

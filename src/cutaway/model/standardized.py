@@ -531,6 +531,8 @@ class StandardizedTransformer(ModelHost):
     def _function_edits(
         self, functions: Mapping[Selector, ValueFunction], positions: Positions, step: int | None
     ) -> list[FunctionEdit]:
+        if not functions:
+            raise InputError("no function was given, so nothing would be edited.")
         self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
         if step is not None and positions is not None:
             raise InputError("give `positions` or `step`, not both.")
