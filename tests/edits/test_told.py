@@ -132,5 +132,7 @@ def test_no_function_and_no_name_are_told() -> None:
     for call in (model.hooks, model.editing, model.edited):
         with pytest.raises(InputError, match="nothing would be edited"):
             call({})
+        with pytest.raises(InputError, match="by name"):
+            call([("layers.1.mlp.mlp_output", lambda value: value)])
     with pytest.raises(InputError, match="no name was given"):
         model.read(tiny.IDS, [])

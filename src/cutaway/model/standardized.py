@@ -531,6 +531,11 @@ class StandardizedTransformer(ModelHost):
     def _function_edits(
         self, functions: Mapping[Selector, ValueFunction], positions: Positions, step: int | None
     ) -> list[FunctionEdit]:
+        if not isinstance(functions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                "functions are given by name, `{'layers.1.mlp.mlp_output': function}`; it was given a "
+                f"{type(functions).__name__}."
+            )
         if not functions:
             raise InputError("no function was given, so nothing would be edited.")
         self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
