@@ -98,6 +98,10 @@ class NonFiniteWarning(UserWarning):
     """Attention scores overflowed the model's dtype; the message names the layer and the remedy."""
 
 
+class LongPromptWarning(UserWarning):
+    """A prompt is longer than the context for which the model was made, and the model runs all the same."""
+
+
 class IdleEditWarning(UserWarning):
     """An edited model's edit did not act in a pass; the message says why."""
 

@@ -111,11 +111,10 @@ def test_a_tokenizer_is_used_as_it_is(tokenizer: PreTrainedTokenizerFast) -> Non
         (3, "it was given a int"),
         (None, "it was given a NoneType"),
         (b"the cat", "it was given a bytes"),
-        ({"ids": [1]}, "must hold `input_ids`; it holds ids"),
+        ({"ids": [1]}, "must hold `input_ids`, or `inputs_embeds`; it holds ids"),
         ({}, "it holds nothing"),
         ([1, 64], "id 64 is outside the embedding, which has 64 rows"),
         ([-1, 2], "id -1 is outside the embedding"),
-        ([1] * 49, "the prompt is 49 tokens long, and the model's context is 48"),
     ],
     ids=repr,
 )

@@ -215,25 +215,6 @@ def test_a_subclass_is_served_by_the_file_of_what_it_derives_from() -> None:
     assert torch.equal(StandardizedTransformer(hf).read(tiny.IDS, "logits")["logits"], tiny.logits_of(hf))
 
 
-@pytest.mark.parametrize("family", ["phi", "llama", "gpt2", "neox"])
-def test_a_bare_base_model_opens_without_logits(family: str) -> None:
-    config = (
-        tiny.config()
-        if family == "phi"
-        else {"llama": models.llama, "gpt2": models.gpt2, "neox": models.neox}[family]()
-    )
-    hf: Any = models.build(config).base_model
-    model = StandardizedTransformer(hf, check=False)
-    with torch.no_grad():
-        stream = hf(**INPUTS).last_hidden_state
-    assert torch.equal(model.read(tiny.IDS, "final_norm_output")["final_norm_output"], stream)
-    for name in ("logits", "next_token_probs", "lm_head_output"):
-        with pytest.raises(UnavailableValueError, match=r"has no language-model head.*load the checkpoint as a "):
-            model.read(tiny.IDS, name)
-    assert not model.support()["logits"].available
-    str(model)
-
-
 def test_what_wraps_a_model_is_taken_off_or_named() -> None:
     hf = eager()
     model = StandardizedTransformer(nn.DataParallel(hf), check=False)

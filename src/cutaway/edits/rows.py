@@ -39,10 +39,14 @@ class ModelCall:
         return cls(call, cached_positions(call.kwargs))
 
     @property
+    def ids(self) -> Tensor | None:
+        """The ids `[batch seq]`; None where the model is called with embeddings in their stead."""
+        return self.call.kwargs.get("input_ids", self.call.args[0] if self.call.args else None)
+
+    @property
     def tokens(self) -> Tensor:
         """The ids `[batch seq]`, or the embeddings that the model is called with in their stead."""
-        tokens = self.call.kwargs.get("input_ids", self.call.args[0] if self.call.args else None)
-        return tokens if tokens is not None else self.call.kwargs["inputs_embeds"]
+        return self.call.kwargs["inputs_embeds"] if self.ids is None else self.ids
 
     def real(self, prompts: Tensor | None = None) -> Tensor:
         """Which of the tokens that the call's attention can see, those in its cache first, are no padding: `[batch

@@ -260,6 +260,8 @@ class ValueHost(ModuleHost):
         return super()._attribute(name)
 
     def _unknown(self, name: str) -> Exception:
+        if name == "lm_head" and self._host == "model" and not self._subject.has_site("logits"):
+            return UnavailableValueError(f"`lm_head` does not exist here. {self._subject.why_unavailable('logits')}")
         if name in MODULES and MODULES[name].host == self._host:
             there = [child for child, _ in self.module.named_children()]
             instead = f" Ask for `{_INSTEAD[name]}`." if name in _INSTEAD else ""

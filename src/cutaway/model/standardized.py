@@ -16,18 +16,21 @@ from cutaway.edits.carrier import carrying
 from cutaway.edits.function_edit import FunctionEdit, ValueFunction
 from cutaway.edits.function_hooks import FunctionHooks
 from cutaway.edits.positions import Choice, Positions, as_choice, of_step
+from cutaway.edits.rows import ModelCall
 from cutaway.edits.steering import layer_numbers, steering
 from cutaway.edits.told import edits_told
-from cutaway.errors import CutawayError, InputError
+from cutaway.errors import CutawayError, InputError, UnavailableValueError
 from cutaway.inspection import printout
 from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.support import Support, SupportRow, support
 from cutaway.model.hosts import ModelHost
+from cutaway.passes.embedded import without_those_of_ids
 from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
 from cutaway.passes.scan import Scan
 from cutaway.passes.trace import Trace
 from cutaway.passes.values import Values, apart
+from cutaway.sites.slots import Call
 from cutaway.subject.arguments import (
     forward_arguments,
     holds_prompt,
@@ -184,7 +187,8 @@ class StandardizedTransformer(ModelHost):
             prompt: a string, strings, ids, rows of ids, a tensor `[seq]` or `[batch seq]`, or a tokenizer's output,
                 also spread: `model.trace(**tokens)`. Rows of different lengths are padded on the left; a tokenizer's
                 output keeps its own side, so that `[:, -1]` may be padding. `run.at(-1)` indexes each row's last real
-                token on either.
+                token on either. As in transformers, `inputs_embeds=`, `[batch seq hidden_size]`, may take its place;
+                such a pass has no `input_ids` and no `token_embeddings`.
             attention_mask: `[batch seq]`, zeros are padding; by default that of the padding.
             grad: whether autograd records the pass: `loss.backward()` and `torch.autograd.grad` work in the block, and
                 every value read keeps its `.grad`, also where all parameters are frozen.
@@ -226,7 +230,12 @@ class StandardizedTransformer(ModelHost):
 
         Raises:
             InputError: as in `trace`, also for an argument that `generate` does not know.
+            UnavailableValueError: the model has no language-model head, so transformers cannot generate with it.
         """
+        if not hasattr(self._subject.hf, "generate"):
+            kind = f"This is a {type(self._subject.hf).__name__}."
+            why = kind if self._subject.has_site("logits") else self._subject.why_unavailable("logits")
+            raise UnavailableValueError(f"transformers cannot generate with this model. {why}")
         given, arguments = prompt_among(self.generate, prompt, arguments)
         inputs = self._inputs(given, attention_mask, generates=True)
         refuse_generate_arguments(self._subject.hf, self.generate, given, inputs, arguments)
@@ -295,6 +304,7 @@ class StandardizedTransformer(ModelHost):
         inputs = self._forward(self.read, prompt, attention_mask, forward)
         choice = as_choice(positions)
         self._subject.bring_weights()
+        picked = without_those_of_ids(self._subject, picked, ModelCall.of(Call((), inputs)))
         found = read(self._subject, inputs, picked.names, self._edits, choice)
         return Values(apart(found), picked.asked, self.sizes["num_layers"])
 
@@ -432,6 +442,10 @@ class StandardizedTransformer(ModelHost):
 
         Returns:
             `[… vocab_size]`.
+
+        Raises:
+            UnavailableValueError: the model has no language-model head.
+            ShapeError: the last axis is not the stream's.
         """
         from cutaway.subject.lens import project_on_vocab
 

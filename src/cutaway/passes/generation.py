@@ -34,21 +34,23 @@ class Step:
 
     Attributes:
         index: 0 is the pass that runs the prompt.
-        input_ids: `[batch seq]`, the tokens that the pass runs.
+        input_ids: `[batch seq]`, the tokens that the pass runs; None in one that runs embeddings, as the first does of
+            a prompt that is given as `inputs_embeds`.
     """
 
     index: int
-    input_ids: Tensor
+    input_ids: Tensor | None
     _real: Tensor
+    _seq: int
 
     @cached_property
     def positions(self) -> Tensor:
         """`[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1."""
-        return counted(self._real)[:, -self.input_ids.shape[1] :]
+        return counted(self._real)[:, -self._seq :]
 
     def __repr__(self) -> str:
-        runs = words.counted(self.input_ids.shape[1], "token")
-        return words.told(f"step {self.index}", f"runs {runs} in each of {words.counted(len(self.input_ids), 'row')}")
+        runs = words.counted(self._seq, "token")
+        return words.told(f"step {self.index}", f"runs {runs} in each of {words.counted(len(self._real), 'row')}")
 
 
 class Generation(Trace):
@@ -92,9 +94,15 @@ class Generation(Trace):
         else:
             running.context.run(prompt_mask.set, self._prompt_mask)
 
+    @property
+    def _tokens(self) -> Tensor:
+        """The prompt: ids `[batch seq]`, or embeddings."""
+        ids = self._prompt.get("input_ids")
+        return self._prompt["inputs_embeds"] if ids is None else ids
+
     def _note_mask(self, call: Call) -> None:
         """Notes the mask that transformers makes of a prompt that comes without one, from the first pass's call."""
-        self._prompt_mask = _whole_mask(call.kwargs.get("attention_mask"), self._prompt["input_ids"])
+        self._prompt_mask = _whole_mask(call.kwargs.get("attention_mask"), self._tokens)
         prompt_mask.set(self._prompt_mask)
         if self._noting is not None:
             self._noting.remove()
@@ -164,13 +172,17 @@ class Generation(Trace):
 
     @Asked
     def text(self) -> str | list[str]:
-        """Prompt and new tokens as text: one string for one prompt, a list for a batch; special tokens are left out."""
+        """Prompt and new tokens as text: one string for one prompt, a list for a batch; special tokens are left out.
+
+        Of a prompt that is given as `inputs_embeds` there are the new tokens alone.
+        """
         return self._decode(self.sequences)
 
     @Asked
     def new_text(self) -> str | list[str]:
         """The new tokens as text."""
-        return self._decode(self.sequences[:, self._prompt["input_ids"].shape[1] :])
+        ids = self._prompt.get("input_ids")  # of embeddings, `generate` returns the new tokens alone
+        return self._decode(self.sequences[:, 0 if ids is None else ids.shape[1] :])
 
     def _decode(self, ids: Tensor) -> str | list[str]:
         tokenizer = self._subject.tokenizer
@@ -216,9 +228,9 @@ class Generation(Trace):
         self._under_way.call = ModelCall.of(call)
         # Guidance, for one, gives the ids by place and the rest by name.
         self._inputs = {"input_ids": call.args[0], **call.kwargs} if call.args else call.kwargs
-        tokens = self._under_way.call.tokens
+        begun = self._under_way.call
         real = real_so_far(call, self._prompt_mask)
-        self._step = Step(0 if self._step is None else self._step.index + 1, tokens, real)
+        self._step = Step(0 if self._step is None else self._step.index + 1, begun.ids, real, begun.tokens.shape[1])
         self._here = root
         return True
 
@@ -231,11 +243,11 @@ class Generation(Trace):
         self._here = None
 
 
-def _whole_mask(given: Any, ids: Tensor) -> Tensor:
+def _whole_mask(given: Any, tokens: Tensor) -> Tensor:
     """The mask of a whole prompt, `[batch seq]`, where its first pass may run a chunk of it, and several samples of
     it."""
-    mask = torch.ones_like(ids)
+    mask = tokens.new_ones(tokens.shape[:2], dtype=torch.long)
     if isinstance(given, Tensor) and given.ndim == 2:
-        known = min(given.shape[1], ids.shape[1])
-        mask[:, :known] = given[:: len(given) // len(ids), :known]
+        known = min(given.shape[1], tokens.shape[1])
+        mask[:, :known] = given[:: len(given) // len(tokens), :known]
     return mask

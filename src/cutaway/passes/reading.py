@@ -16,6 +16,7 @@ from cutaway.edits.rows import ModelCall, Rows
 from cutaway.errors import InputError, UnavailableValueError
 from cutaway.passes.callers import CallersCache, with_own_tensors
 from cutaway.passes.derived import derive
+from cutaway.passes.embedded import refuse_without_ids
 from cutaway.passes.saving import carry_save
 from cutaway.sites import Moment, OperationMoment
 from cutaway.sites.slots import Call, map_tensors
@@ -46,6 +47,8 @@ def read(
     needed.update({source: subject.address(ValuePath(source, None)) for source in sources})
     found: dict[str, Any] = {}
     call = ModelCall.of(Call((), dict(inputs)))
+    for address in wanted:
+        refuse_without_ids(subject, address, call)
     if needed:
         call = _run(subject, call, list(needed.values()), edits, found)
     values = {

@@ -65,8 +65,11 @@ class Scan(Trace):
         """Nothing is to be loaded."""
 
     def _open_pass(self) -> ForwardPass:
-        batch, seq = self._inputs["input_ids"].shape
-        return ForwardPass(partial(self._twin, **{**self._inputs, **meta_inputs(batch, seq)}), grad=False)
+        batch, seq = self.call.tokens.shape[:2]
+        made = meta_inputs(batch, seq)
+        if self.call.ids is None:
+            del made["input_ids"]
+        return ForwardPass(partial(self._twin, **{**self._inputs, **made}), grad=False)
 
     def _watch(self, running: ForwardPass) -> None:
         running.follow(self._subject.occurrences(running.answers, self._twin))

@@ -25,6 +25,7 @@ from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError
 from cutaway.passes import open_traces
 from cutaway.passes.asked import raise_again
 from cutaway.passes.callers import CallersCache, with_own_tensors
+from cutaway.passes.embedded import refuse_without_ids
 from cutaway.passes.gradients import (
     explain_missing_graph,
     in_graph,
@@ -296,6 +297,7 @@ class Trace:
     def _stop_at(self, address: Address, error: type[OrderError]) -> Stop:
         """Has the pass wait at an address."""
         running = self._running()
+        refuse_without_ids(self._subject, address, self.call)
         if not self._waits_at(address):
             self._refuse_if_passed(address, error)
             self._run_to(running, address)

@@ -40,6 +40,8 @@ def prompt_among(call: Callable[..., Any], prompt: Any, further: Mapping[str, An
         _refuse_twice(prompt, rest)
         return prompt, rest
     tokens = {name: rest.pop(name) for name in _PROMPTS if name in rest}
+    if "inputs" in tokens and len(tokens) > 1:
+        raise InputError("`inputs` is another name of the prompt, which is given already. Give one of them.")
     if not tokens:
         raise InputError(
             f"`{call.__name__}` was given no prompt; it was given a NoneType. Give text, ids or a tokenizer's output: "
@@ -81,6 +83,8 @@ def forward_arguments(
         InputError: an argument, or a key of a mapping, is given twice, or the model does not use it.
     """
     _refuse_twice(prompt, further)
+    if {"input_ids", "inputs_embeds"} <= {*inputs, *further}:
+        raise InputError("a pass runs ids or embeddings, and it was given both. Leave out one of them.")
     known = _forward_names(hf, {*inputs, *further})
     _refuse_unknown([*inputs, *further], known, f"{type(hf).__name__}'s forward", call)
     for name, value in (*inputs.items(), *further.items()):

@@ -1,13 +1,15 @@
 """What a model is called with, from whatever a prompt is given as.
 
 A prompt is a string, several strings, ids, several rows of ids, a tensor of either rank, or a tokenizer's output with
-its mask. Rows of different lengths are padded on the left, so that every row's last token stands at the end. What the
-tokenizer adds is what transformers' tokenizer adds, and nothing else. The caller's tensors are copied: an edit of
-`input_ids` in a trace leaves them alone.
+its mask; in a mapping, embeddings may stand in the place of ids. Rows of different lengths are padded on the left, so
+that every row's last token stands at the end. What the tokenizer adds is what transformers' tokenizer adds, and nothing
+else. The caller's tensors are copied: an edit of `input_ids` in a trace leaves them alone.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +18,27 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from cutaway.errors import InputError
+from cutaway.errors import InputError, LongPromptWarning
 
 Prompt = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | Mapping[str, Any]
 
 
 class Limits(NamedTuple):
-    """What ids must keep within: the embedding's rows, and the positions of the context where there is such an end."""
+    """What a prompt must keep within.
+
+    Attributes:
+        vocab: how many rows the embedding has.
+        context: for how many positions the model was made; None where there is no such number.
+        ends_there: whether it cannot run beyond, since each position has a row of its own in a table; a rotary can.
+        hidden_size: how wide an embedding is.
+        dtype: of what dtype.
+    """
 
     vocab: int
     context: int | None
+    ends_there: bool = True
+    hidden_size: int | None = None
+    dtype: torch.dtype | None = None
 
 
 def prepare_inputs(
@@ -41,36 +54,53 @@ def prepare_inputs(
 ) -> dict[str, Tensor]:
     """The model's `input_ids` and `attention_mask`, `[batch seq]` each, on `device`, and whatever else a mapping holds.
 
+    A mapping may hold `inputs_embeds`, `[batch seq hidden_size]`, in the place of ids.
+
     With `positions_from_mask`, rows that are padded on the left get `position_ids` too, unless the mapping holds them.
     With `past` positions in a cache, the mask is `[batch past+seq]`: that of all positions so far. Ids of equal length
     that come without a mask have one of ones, or with `mask_if_untold=False` none, so that transformers decides.
 
     Raises:
-        InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, or its ids are outside the
-            embedding or longer than the context.
+        InputError: the prompt is empty, mixes kinds, needs a tokenizer that the model lacks, its ids are outside the
+            embedding or longer than a table of positions, or embeddings are not of the model's width and dtype.
+
+    Warns:
+        LongPromptWarning: the prompt is longer than the context of a model with a rotary.
     """
     rest: dict[str, Any] = {}
+    name = "input_ids"
     if isinstance(prompt, Mapping):
-        rest = {str(name): value for name, value in prompt.items()}
-        if "input_ids" not in rest:
-            raise InputError(f"a mapping must hold `input_ids`; it holds {', '.join(rest) or 'nothing'}.")
-        prompt = rest.pop("input_ids")
+        rest = {str(name): value for name, value in prompt.items() if value is not None or name not in _PROMPT}
+        if rest.keys().isdisjoint(_PROMPT):
+            raise InputError(
+                f"a mapping must hold `input_ids`, or `inputs_embeds`; it holds {', '.join(rest) or 'nothing'}."
+            )
+        name = next(name for name in _PROMPT if name in rest)
+        prompt = rest.pop(name)
         given = rest.pop("attention_mask", None)
         if given is not None and attention_mask is not None:
             raise InputError("`attention_mask` is given twice, in the prompt and beside it. Give it once.")
         attention_mask = given if attention_mask is None else attention_mask
-    ids, padding = _rows(prompt, tokenizer, config)
-    _check_ids(ids, limits, past)
+    if name == "inputs_embeds":
+        tokens, padding = _embeddings(prompt, limits), None
+    else:
+        tokens, padding = _rows(prompt, tokenizer, config)
+        _check_ids(tokens, limits)
+    _check_length(past + tokens.shape[1], limits)
     masks: dict[str, Tensor] = {}
     if attention_mask is not None:
-        masks["attention_mask"] = _mask(attention_mask, ids, past).to(device)
+        masks["attention_mask"] = _mask(attention_mask, tokens, past).to(device)
     elif padding is not None or mask_if_untold:
-        padding = torch.ones_like(ids) if padding is None else padding
+        padding = tokens.new_ones(tokens.shape[:2], dtype=torch.long) if padding is None else padding
         masks["attention_mask"] = torch.cat([padding.new_ones(len(padding), past), padding], dim=1).to(device)
     rest = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in rest.items()}
     if positions_from_mask and masks and "position_ids" not in rest:
-        rest.update(_positions(masks["attention_mask"], ids.shape[1], device))
-    return {"input_ids": ids.to(device), **masks, **rest}
+        rest.update(_positions(masks["attention_mask"], tokens.shape[1], device))
+    return {name: tokens.to(device), **masks, **rest}
+
+
+_PROMPT = ("input_ids", "inputs_embeds")
+"""Under which names a mapping holds a prompt; where it holds both, ids are the prompt."""
 
 
 def cached_positions(forward: Mapping[str, Any]) -> int:
@@ -175,6 +205,29 @@ def _pad_left(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(ids), torch.tensor(mask)
 
 
+def _embeddings(embeddings: Any, limits: Limits) -> Tensor:
+    """Embeddings `[batch seq hidden_size]` as they were given; a row of them as a batch of one."""
+    if not isinstance(embeddings, Tensor) or embeddings.ndim not in (2, 3) or not embeddings.is_floating_point():
+        what = f"a {type(embeddings).__name__}"
+        if isinstance(embeddings, Tensor):
+            what = f"{embeddings.dtype} of shape {list(embeddings.shape)}"
+        raise InputError(f"`inputs_embeds` are numbers, in a tensor of shape [batch, seq, hidden_size]; it was {what}.")
+    embeddings = embeddings[None] if embeddings.ndim == 2 else embeddings
+    if embeddings.numel() == 0:
+        raise InputError("the prompt is empty: give at least one embedding in each row.")
+    if limits.hidden_size is not None and embeddings.shape[2] != limits.hidden_size:
+        raise InputError(
+            f"`inputs_embeds` are {embeddings.shape[2]} wide, and this model's embeddings {limits.hidden_size}; the "
+            f"tensor is of shape {list(embeddings.shape)}."
+        )
+    if limits.dtype not in (None, embeddings.dtype) and not torch.is_autocast_enabled(embeddings.device.type):
+        raise InputError(
+            f"`inputs_embeds` are {embeddings.dtype}, and this model's embeddings {limits.dtype}. Convert them: "
+            f"`.to({limits.dtype})`."
+        )
+    return embeddings
+
+
 def _mask(mask: Any, ids: Tensor, past: int) -> Tensor:
     mask = torch.as_tensor(mask).detach().clone()
     if mask.ndim == 1:
@@ -187,18 +240,36 @@ def _mask(mask: Any, ids: Tensor, past: int) -> Tensor:
     return mask
 
 
-def _check_ids(ids: Tensor, limits: Limits, past: int) -> None:
+def _check_ids(ids: Tensor, limits: Limits) -> None:
     if ids.is_meta:
         return
-    vocab, context = limits
+    vocab = limits.vocab
     low, high = (int(bound) for bound in ids.aminmax())
     if low < 0 or high >= vocab:
         raise InputError(
             f"id {low if low < 0 else high} is outside the embedding, which has {vocab} rows. "
             "Is the tokenizer this model's own?"
         )
-    if context is not None and past + ids.shape[1] > context:
-        raise InputError(
-            f"the prompt is {past + ids.shape[1]} tokens long, and the model's context is {context}. "
-            "Shorten it: the model has not seen positions beyond."
-        )
+
+
+def _check_length(length: int, limits: Limits) -> None:
+    """Of a prompt and what is in the cache before it."""
+    if limits.context is None or length <= limits.context:
+        return
+    long = f"the prompt is {length} tokens long, and the model's context is {limits.context}"
+    if limits.ends_there:
+        raise InputError(f"{long}. Shorten it: there is no row for positions beyond in its table of positions.")
+    warnings.warn(
+        f"{long}. Its rotary turns positions beyond too, and the model runs; it was not trained on them.",
+        LongPromptWarning,
+        stacklevel=_above_the_package(),
+    )
+
+
+def _above_the_package() -> int:
+    """At which level of the stack the line stands that called the package, as `warnings` counts for the caller."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level

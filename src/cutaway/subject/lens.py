@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cutaway.errors import ShapeError
+from cutaway.errors import ShapeError, UnavailableValueError
 from cutaway.subject.subject import Subject
 
 
@@ -13,7 +13,10 @@ def project_on_vocab(subject: Subject, stream: Tensor) -> Tensor:
 
     Raises:
         ShapeError: the last axis is not the stream's.
+        UnavailableValueError: the model has no language-model head.
     """
+    if "lm_head" not in subject.family.modules["model"]:
+        raise UnavailableValueError(f"there is nothing to project with. {subject.why_unavailable('logits')}")
     if stream.shape[-1] != subject.sizes["hidden_size"]:
         raise ShapeError(
             f"a stream's last axis is hidden_size, {subject.sizes['hidden_size']} here; it was given "

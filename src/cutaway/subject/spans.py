@@ -101,6 +101,8 @@ def _prompts(prompt: Any, tokenizer: Any) -> tuple[list[tuple[str, Offsets]], bo
         return [_offsets(prompt, tokenizer, None)], True
     mask = None
     if isinstance(prompt, Mapping):
+        if prompt.get("input_ids") is None:  # pyright: ignore
+            raise InputError("a text is found in a prompt of text or ids, and this mapping holds no `input_ids`.")
         mask, prompt = prompt.get("attention_mask"), prompt["input_ids"]  # pyright: ignore
     if isinstance(prompt, (Tensor, np.ndarray)):
         prompt = prompt.tolist()

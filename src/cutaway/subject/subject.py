@@ -7,7 +7,7 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -111,7 +111,15 @@ class Subject:
     @cached_property
     def limits(self) -> Limits:
         """What the ids of a call must keep within."""
-        return Limits(self.sizes["vocab_size"], getattr(self.hf.config, "max_position_embeddings", None))
+        config = self.hf.config
+        rope: Any = getattr(config, "rope_parameters", None)
+        context = getattr(config, "max_position_embeddings", None)
+        if isinstance(rope, Mapping) and rope.get("rope_type") == "dynamic":  # pyright: ignore[reportUnknownMemberType]
+            context = None  # it turns by the length of the prompt
+        weight = getattr(self.modules[self.module_path("model", None, "embed_tokens")], "weight", None)
+        if weight is None or not weight.is_floating_point():
+            return Limits(self.sizes["vocab_size"], context, rope is None)
+        return Limits(self.sizes["vocab_size"], context, rope is None, weight.shape[-1], weight.dtype)
 
     @property
     def input_device(self) -> torch.device:

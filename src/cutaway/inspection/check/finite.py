@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cutaway.inspection.check.places import result_word
 from cutaway.subject.subject import Subject
 
 
@@ -19,9 +20,10 @@ def tell_not_finite(subject: Subject, values: Mapping[str, Any]) -> str:
     """
     dtype = str(subject.hf.dtype).removeprefix("torch.")
     implementation = subject.hf.config._attn_implementation
-    first = next((name for name in _in_order(subject, values) if not _finite(name, values[name])), "logits")
+    word = result_word(subject)
+    first = next((name for name in _in_order(subject, values) if not _finite(name, values[name])), word)
     return (
-        f"the logits of {subject.name} are not finite in {dtype} under {implementation} attention; the first value "
+        f"the {word} of {subject.name} are not finite in {dtype} under {implementation} attention; the first value "
         f"that is not is `{first}`. {_cause(subject, first)}"
     )
 

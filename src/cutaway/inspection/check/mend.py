@@ -54,10 +54,10 @@ class Mend:
         for place in at:
             taps += self._edit(place) if place.name in names else [self._look(place)]
         try:
-            logits = run(self._subject, inputs, [*taps, *self._restoring(edited), self._entrance(edited)])
+            result = run(self._subject, inputs, [*taps, *self._restoring(edited), self._entrance(edited)])
         finally:
             self._restore(None, everything=True)
-        return self.parted is None and same(logits, self._before.logits)
+        return self.parted is None and same(result, self._before.result)
 
     def _look(self, place: Place) -> Tap:
         address = place.address

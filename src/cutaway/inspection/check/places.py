@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from cutaway.errors import CheckError
 from cutaway.sites import Moment, OperationMoment
@@ -66,34 +67,47 @@ def places(subject: Subject) -> list[Place]:
 
 
 def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> Tensor:
-    """Runs the model with something attached, which is taken off again, and returns its logits."""
+    """Runs the model with something attached, which is taken off again, and returns its result."""
     running = ForwardPass(partial(subject.hf, **inputs), grad=False)
     try:
         running.keep(subject.as_written())
         running.follow(subject.occurrences(running.answers))
         for tap in taps:
             running.attach(*tap)
-        return running.run_to_end().logits
+        return result_of(subject, running.run_to_end())
     finally:
         running.close()
 
 
 def run_plain(subject: Subject, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Runs the transformers model by itself, and returns its logits."""
+    """Runs the transformers model by itself, and returns its result."""
     with torch.no_grad():
         written = subject.as_written()
         try:
             written.put_on()
-            return subject.hf(**inputs).logits
+            return result_of(subject, subject.hf(**inputs))
         finally:
             written.remove()
 
 
+def result_of(subject: Subject, output: Any) -> Tensor:
+    """The tensor of what a model returns by which two passes are compared: its logits; of a model without a
+    language-model head the first there is, the stream of a base model, the classes of a classifier."""
+    if subject.has_site("logits"):
+        return output.logits
+    return next(leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
+
+
+def result_word(subject: Subject) -> str:
+    """What `result_of` gives, in a word for a sentence."""
+    return "logits" if subject.has_site("logits") else "results"
+
+
 class Seen(NamedTuple):
-    """What passed in a pass: the values by path, and the logits that the model returned."""
+    """What passed in a pass: the values by path, and the result that the model returned, see `result_of`."""
 
     values: dict[str, Tensor]
-    logits: Tensor
+    result: Tensor
 
 
 def look(subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place]) -> Seen:
@@ -103,11 +117,11 @@ def look(subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place]) ->
         CheckError: a value is not there; it is named.
     """
     values: dict[str, Tensor] = {}
-    logits = run(subject, inputs, [_note(subject, place, values) for place in at])
+    result = run(subject, inputs, [_note(subject, place, values) for place in at])
     for place in at:
         if place.name not in values:
             raise CheckError(f"a pass of this model does not come by {place.address.describe()}.")
-    return Seen(values, logits)
+    return Seen(values, result)
 
 
 def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:

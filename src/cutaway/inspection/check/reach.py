@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from cutaway.errors import CheckError
-from cutaway.inspection.check.places import Place, Tap, run
+from cutaway.inspection.check.places import Place, Tap, result_word, run
 from cutaway.subject.subject import Subject
 
 
@@ -49,7 +49,7 @@ class Reach:
                     Tap(place.address.module, place.address.moment, self._begin(place), place.address.module_path)
                 )
             taps.append(Tap(place.address.module, place.address.moment, self._edit(place), place.address.module_path))
-        self._arrived(run(self._subject, inputs, taps), "the logits")
+        self._arrived(run(self._subject, inputs, taps), f"the {result_word(self._subject)}")
 
     def _edit(self, place: Place) -> Callable[[Any], Any]:
         row = self._rows[place.paths[0].name]

@@ -31,7 +31,8 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
     yield _softmax(subject, values)
     yield _heads_merged(subject, values)
     yield _projected(subject, values)
-    yield _lens(subject, values)
+    if subject.has_site("logits"):
+        yield _lens(subject, values)
 
 
 def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResult:

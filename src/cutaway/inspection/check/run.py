@@ -1,8 +1,8 @@
 """The passes of a check, and what is asked of each.
 
 1. The plain model.
-2. One in which every value is looked at: its logits are the plain ones, bit for bit, also under a kernel that has no
-   softmax to look at. What the vocabulary says of values is asked of these, see `relations`.
+2. One in which every value is looked at: its logits, or what else it returns, are the plain ones, bit for bit, also
+   under a kernel that has no softmax to look at. What the vocabulary says of values is asked of these, see `relations`.
 3. One in which every value is edited, and comes to what it was, see `mend`.
 4. One with a row for each value, see `reach`.
 5. Under another attention than eager, one in which every layer's scores are edited by a rounding, see `mixing`.
@@ -26,7 +26,7 @@ from cutaway.inspection.check.dropout import is_training, without_dropout
 from cutaway.inspection.check.finite import tell_not_finite
 from cutaway.inspection.check.mend import edits_take_place
 from cutaway.inspection.check.mixing import pattern_is_the_kernels
-from cutaway.inspection.check.places import Place, Seen, look, places, run_plain
+from cutaway.inspection.check.places import Place, Seen, look, places, result_word, run_plain
 from cutaway.inspection.check.reach import Reach
 from cutaway.inspection.check.relations import relations, shapes
 from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
@@ -37,9 +37,9 @@ from cutaway.subject.survey import BATCH, SEQ
 
 Finding = CheckResult | Untested
 
-_PLAIN = "logits of a pass in which every value is looked at are those of the plain model, bit for bit"
+_PLAIN = "{} of a pass in which every value is looked at are those of the plain model, bit for bit"
 _PLACE = "an edit of each writable value takes its place wholly, in every layer, bit for bit"
-_REACH = "an edit of each writable value reaches the next block or the logits, in every layer"
+_REACH = "an edit of each writable value reaches the next block or the {}, in every layer"
 _ALL = "everything but shapes"
 
 
@@ -82,6 +82,8 @@ class _Check:
         self._inputs = sample(subject, rows=3, seq=6)
         self._places = places(subject)
         self._kernel = subject.hf.config._attn_implementation != "eager"
+        self._word = result_word(subject)
+        self._plain, self._reaching = _PLAIN.format(self._word), _REACH.format(self._word)
 
     def run(self) -> tuple[list[Finding], str]:
         """What was found, and what is to be said of logits that are not finite."""
@@ -99,8 +101,8 @@ class _Check:
         if self._kernel:
             findings.append(pattern_is_the_kernels(self._subject, self._inputs, self._places, kernel))
         if bool(plain.isnan().any()):
-            why = "the logits are NaN as they are"
-            return [*findings, Untested(_PLACE, why), Untested(_REACH, why)], not_finite
+            why = f"the {self._word} are NaN as they are"
+            return [*findings, Untested(_PLACE, why), Untested(self._reaching, why)], not_finite
         findings.append(self._take_place(seen, same_as_plain))
         findings.append(self._reach())
         return findings, not_finite
@@ -114,7 +116,7 @@ class _Check:
         if not self._kernel or not is_training(self._subject.hf):
             return seen
         by_kernel = look(self._subject, self._inputs, [place for place in self._places if not place.is_pattern])
-        return Seen({**seen.values, **by_kernel.values}, by_kernel.logits)
+        return Seen({**seen.values, **by_kernel.values}, by_kernel.result)
 
     def _run_plain(self) -> Tensor:
         plain = run_plain(self._subject, self._inputs)
@@ -130,11 +132,12 @@ class _Check:
         return {**seen.values, **{str(path): derive(path.name, lambda: call, ask) for path in derived}}
 
     def _same_as_plain(self, seen: Seen, plain: Tensor) -> Finding:
-        must_be_same("logits", seen.values["logits"], seen.logits, "what the model returns")
-        if same(seen.logits, plain):
-            return CheckResult(_PLAIN, len(self._places))
+        if "logits" in seen.values:
+            must_be_same("logits", seen.values["logits"], seen.result, "what the model returns")
+        if same(seen.result, plain):
+            return CheckResult(self._plain, len(self._places))
         if not same(run_plain(self._subject, self._inputs), plain):
-            return Untested(_PLAIN, "two passes of the plain model differ from each other")
+            return Untested(self._plain, "two passes of the plain model differ from each other")
         raise CheckError(_what_changes_the_logits(self._subject, self._inputs, plain, self._places))
 
     def _take_place(self, seen: Seen, same_as_plain: Finding) -> Finding:
@@ -146,8 +149,8 @@ class _Check:
         reach = Reach(self._subject, self._places)
         reach.run(sample(self._subject, rows=1, seq=3))
         if not reach.independent:
-            return Untested(_REACH, "a row of a batch depends on the others here")
-        return CheckResult(_REACH, reach.cases)
+            return Untested(self._reaching, "a row of a batch depends on the others here")
+        return CheckResult(self._reaching, reach.cases)
 
 
 def sample(subject: Subject, rows: int, seq: int, hidden_from: int = 0) -> dict[str, Tensor]:
@@ -164,18 +167,18 @@ def sample(subject: Subject, rows: int, seq: int, hidden_from: int = 0) -> dict[
 
 
 def _what_changes_the_logits(subject: Subject, inputs: Mapping[str, Tensor], plain: Tensor, at: Sequence[Place]) -> str:
-    """Looks at each layer by itself, then at each value of the first that changes the logits."""
-    layers = dict.fromkeys(place.layer for place in at)
+    """Looks at each layer by itself, then at each value of the first that changes the result."""
+    layers, word = dict.fromkeys(place.layer for place in at), result_word(subject)
     for layer in layers:
         there = [place for place in at if place.layer == layer]
-        if not same(look(subject, inputs, there).logits, plain):
+        if not same(look(subject, inputs, there).result, plain):
             for place in there:
-                found = look(subject, inputs, [place]).logits
+                found = look(subject, inputs, [place]).result
                 if not same(found, plain):
                     change = (found.double() - plain.double()).abs().nan_to_num(float("inf")).max().item()
                     return (
-                        f"looking at `{place.name}`, {place.address.describe()}, changes the logits of the plain "
+                        f"looking at `{place.name}`, {place.address.describe()}, changes the {word} of the plain "
                         f"model: by {change:.2e} at most."
                     )
-            return f"looking at the values of layer {layer} changes the logits of the plain model."
-    return "looking at values changes the logits of the plain model."
+            return f"looking at the values of layer {layer} changes the {word} of the plain model."
+    return f"looking at values changes the {word} of the plain model."
