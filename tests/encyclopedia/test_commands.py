@@ -68,7 +68,7 @@ def test_a_note_that_cannot_be_run_is_left_out_and_the_others_are_told(tmp_path)
     fresh(num_hidden_layers=1).save_pretrained(tmp_path / "phi")
     out, _ = run("notes", str(tmp_path / "phi"))
     assert "left out: it compares two blocks, and this model has one." in out
-    assert "the model's context is 48" not in out  # a rotary runs beyond it
+    assert "left out: the prompt is 80 tokens long, and the model's context is 48." in out
     assert "without a tokenizer" in out
     assert "✓ Three checkpoints, two shapes" in out
 
