@@ -550,8 +550,6 @@ class StandardizedTransformer(ModelHost):
                 "functions are given by name, `{'layers.1.mlp.mlp_output': function}`; it was given a "
                 f"{type(functions).__name__}."
             )
-        if not functions:
-            raise InputError("no function was given, so nothing would be edited.")
         self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
         if step is not None and positions is not None:
             raise InputError("give `positions` or `step`, not both.")

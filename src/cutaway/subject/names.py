@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from cutaway.errors import InputError, ReadOnlyError, UnavailableValueError, UnknownLayerError, UnknownValueError
+from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownLayerError, UnknownValueError
 from cutaway.subject.address import Address
 from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
@@ -78,7 +78,6 @@ def pick(subject: Subject, selectors: Iterable[Selector]) -> Picked:
     """What selectors pick of a model, in the order of its pass.
 
     Raises:
-        InputError: there is no selector.
         UnknownValueError: a selector picks nothing; near names are listed.
         UnavailableValueError: it names something that this model does not have; the message says why.
     """
@@ -90,8 +89,6 @@ def pick(subject: Subject, selectors: Iterable[Selector]) -> Picked:
         if isinstance(selector, str):
             one = len(names) == 1 and picks_one(selector)
             asked[selector] = str(names[0]) if one else tuple(map(str, names))
-    if not asked and not found:
-        raise InputError("no name was given to read. Name a value, 'logits' say; without any, every value is read.")
     return Picked(tuple(sorted(found, key=lambda name: _rank(subject, name))), asked)
 
 
