@@ -54,7 +54,6 @@ class Application:
         self.again = ComputedAgain(lambda: bool(self._attachments) and answers())
         self.tracks = [Track(edit) for edit in edits]
         self._subject = subject
-        self._sizes = subject.sizes
         self._root = root or subject.hf
         self._at_some = any(edit.choice is not None for edit in edits)
         self._passes: WeakKeyDictionary[greenlet, _Pass] = WeakKeyDictionary()
@@ -67,6 +66,9 @@ class Application:
         noted = self._attachments
         put_on(self._subject.as_written(), noted)
         attach(self._root, "enter", self._begin, self._answers, noted)
+        batch = self._subject.batch_note(self._answers, self._root)
+        if batch is not None:
+            put_on(batch, noted)
         occurrences = self._subject.occurrences(self._answers, self._root)
         if occurrences is not None:
             put_on(occurrences, noted)
@@ -106,7 +108,7 @@ class Application:
         def callback(passing: Any) -> Any:
             if backward_under_way() != -1:
                 self._refuse_computing_again(address)
-            old = address.slot.read(passing, self._sizes)
+            old = address.read(passing)
             if old is None:
                 track.absent += 1
                 return None
@@ -119,7 +121,7 @@ class Application:
             new = address.fit(old, new, move=self._subject.over_devices)
             if edit.choice is not None:
                 new = self._at_positions(track, old, new)
-            return address.slot.write(passing, self.again.mark(address, new))
+            return address.write(passing, self.again.mark(address, new))
 
         return callback
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cutaway.encyclopedia.part import Part
+from cutaway.families.stream import names_in
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer
@@ -58,7 +59,7 @@ def operations_of(model: StandardizedTransformer) -> list[Part]:
 
 def sums_of(model: StandardizedTransformer) -> list[Part]:
     """The two sums by which a block's output comes about, in their true order."""
-    first, second, third = model._subject.family.stream
+    first, second, third = names_in(model._subject.family.stream)
     between = "`layer_mid`" if not is_parallel(model) else f"what `{first}` and `{second}` add up to"
     return [
         Part("layer.sum-1", "operation", "first sum", meaning=f"`{first}` + `{second}`, added first"),

@@ -108,7 +108,7 @@ def _returned(returned: Any) -> str:
     """The shape of what a module returned when it was surveyed, the call's own axes by name."""
     from torch import Tensor
 
-    from cutaway.subject.survey import BATCH, SEQ
+    from cutaway.tracing.trial import BATCH, SEQ
 
     first = returned[0] if isinstance(returned, tuple) and returned else returned
     if not isinstance(first, Tensor):

@@ -3,18 +3,22 @@
 `propose(model)` drafts the file of a family that has none; `register(family)` adds one that is written elsewhere.
 """
 
-from cutaway.families.family import Family, Refusal, Variant
+from cutaway.families.family import Family, Kind, Refusal, TakenOff, Variant
 from cutaway.families.proposal import propose
 from cutaway.families.registry import FAMILIES, family_of, family_of_model, register, uncovered
+from cutaway.families.stream import times
 
 __all__ = [
     "FAMILIES",
     "Family",
+    "Kind",
     "Refusal",
+    "TakenOff",
     "Variant",
     "family_of",
     "family_of_model",
     "propose",
     "register",
+    "times",
     "uncovered",
 ]

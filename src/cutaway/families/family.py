@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cutaway.errors import UnsupportedModelError
+from cutaway.families.lacks import why_lacking
+from cutaway.families.stream import Sum, with_numbers
 from cutaway.sites import Site
-from cutaway.vocabulary import CONFIG_NAMES, Host
+from cutaway.vocabulary import CONFIG_NAMES, SUBLAYERS, VALUES, Host
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -27,8 +29,52 @@ class Variant:
 
     setting: str
     is_: object
-    stream: tuple[str, ...]
+    stream: Sum
     values: Mapping[str, Site]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is other on the layers of one kind, in a family whose layers are of several.
+
+    A layer is of a kind if it has a module, by which it is told whatever the config says; several kinds may be laid
+    over one layer, one after the other, as "a recurrence" and "experts" are.
+
+    Attributes:
+        name: what such a layer has, in words: "experts".
+        has: the path of a module below the layer that the layers of this kind have, and the others have not.
+        layers: their numbers, in the place of `has`.
+        modules, values, unavailable: in addition to the family's, or in the place of its own.
+        lacks: the hosts that these layers do not have, with all their values.
+        stream: the sum in the place of the family's; None for the same.
+        no_sum, premix_differs: as in `Family`; None for the same.
+    """
+
+    name: str
+    has: str = ""
+    layers: frozenset[int] = frozenset()
+    modules: Mapping[Host, Mapping[str, str]] = field(default_factory=dict[Host, Mapping[str, str]])
+    values: Mapping[str, Site] = field(default_factory=dict[str, Site])
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks: tuple[Host, ...] = ()
+    stream: Sum | None = None
+    no_sum: str | None = None
+    premix_differs: str | None = None
+
+
+@dataclass(frozen=True)
+class TakenOff:
+    """A claim of a derived family that did not hold on the model's own weights, and by how much.
+
+    Attributes:
+        claim: the value, or what was said of values, in words.
+        layers: on which layers; empty for a claim about the model.
+        why: what was measured.
+    """
+
+    claim: str
+    layers: tuple[int, ...]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -52,30 +98,46 @@ class Family:
         architectures: the transformers classes it covers.
         checkpoints: well-known checkpoints, by their hub ids.
         modules: for each host, the family's own name of each standard module, relative to the host.
-        sizes: the family's own config key of each standard size; a head's width is derived where it has no key.
+        sizes: the family's own config key of each standard size, or its number where no key has it; a head's width is
+            worked out where it has no key.
         values: the site of each value that the family has. Derived values need none.
         unavailable: why each of the other values does not exist.
-        stream: the terms whose sum is `layer_output`, in the order in which the family adds them, left to right.
+        stream: the sum that is `layer_output`, in the order in which the family adds it; empty where none is.
+        no_sum: why it is not.
+        kinds: what is other on some of the layers.
+        premix_differs: how `attention_premix` differs from the head outputs side by side; empty where it is them.
+        no_lens: what the model does between the final norm and the head, or has in their place; empty where the head
+            reads the norm's output.
         settings: the other config keys that the family file has considered. A key beyond these and transformers' common
             ones, set to something, is refused: it may change what a value means.
         variants: what is other where the config says so.
         refused: settings under which the file does not hold.
         positions_from_mask: whether a left-padded row needs `position_ids` counted from its first real token. A rotary
             needs none, since its scores depend on distances alone.
+        derived: whether it was found in a pass of the model, and is not written by hand.
+        measured: of a derived one, whether its claims were put to the test on the model's weights.
+        taken_off: of a derived one, the claims that did not hold there.
     """
 
     name: str
     architectures: tuple[str, ...]
     checkpoints: tuple[str, ...]
     modules: Mapping[Host, Mapping[str, str]]
-    sizes: Mapping[str, str]
+    sizes: Mapping[str, str | int]
     values: Mapping[str, Site]
     unavailable: Mapping[str, str]
-    stream: tuple[str, ...]
+    stream: Sum
     settings: frozenset[str]
     variants: tuple[Variant, ...] = ()
     refused: tuple[Refusal, ...] = ()
     positions_from_mask: bool = False
+    kinds: tuple[Kind, ...] = ()
+    no_sum: str = ""
+    premix_differs: str = ""
+    no_lens: str = ""
+    derived: bool = False
+    measured: bool = False
+    taken_off: tuple[TakenOff, ...] = ()
 
     def of_config(self, config: PretrainedConfig) -> Family:
         """The family as it is for one checkpoint: itself, or one of its variants.
@@ -91,24 +153,62 @@ class Family:
                 values = {**family.values, **variant.values}
                 lacks = {name: why for name, why in family.unavailable.items() if name not in values}
                 family = replace(family, values=values, unavailable=lacks, stream=variant.stream)
-        return family
+        kinds = tuple(replace(kind, stream=with_numbers(kind.stream, config)) for kind in family.kinds)
+        return replace(family, stream=with_numbers(family.stream, config), kinds=kinds)
+
+    def with_kinds(self, kinds: Iterable[Kind]) -> Family:
+        """The family as it is on a layer of these kinds."""
+        family = self
+        for kind in kinds:
+            gone = _gone(kind) | dict(kind.unavailable)
+            modules: dict[Host, Mapping[str, str]] = {
+                host: {**family.modules.get(host, {}), **kind.modules.get(host, {})}
+                for host in dict.fromkeys((*family.modules, *kind.modules))
+                if host not in kind.lacks
+            }
+            for host in kind.lacks:
+                modules["layer"] = {name: own for name, own in modules["layer"].items() if name != SUBLAYERS[host]}
+            values = {name: site for name, site in family.values.items() if name not in gone} | dict(kind.values)
+            family = replace(
+                family,
+                modules=modules,
+                values=values,
+                unavailable={name: why for name, why in {**family.unavailable, **gone}.items() if name not in values},
+                stream=family.stream if kind.stream is None else kind.stream,
+                no_sum=family.no_sum if kind.no_sum is None else kind.no_sum,
+                premix_differs=family.premix_differs if kind.premix_differs is None else kind.premix_differs,
+            )
+        return replace(family, kinds=())
+
+    def why_lacking(self, name: str) -> str:
+        """Why the family has no site for a value, in a sentence."""
+        return self.unavailable.get(name) or why_lacking(name, self.name)
+
+    def config_keys(self) -> list[str]:
+        """The config's own keys of the sizes."""
+        return [key for key in self.sizes.values() if isinstance(key, str)]
 
     def native_sizes(self, config: PretrainedConfig) -> dict[str, int]:
-        """The sizes of a checkpoint under their standard names.
+        """The sizes of a checkpoint under their standard names, as far as its config tells them.
 
         A config may leave out what follows from the rest: as many key heads as query heads, heads that share the
         stream's width evenly, an MLP four times as wide as the stream.
         """
-        sizes = {name: getattr(config, key, None) for name, key in self.sizes.items()}
-        sizes.setdefault("head_dim", getattr(config, "head_dim", None))
-        found = {name: int(size) for name, size in sizes.items() if size is not None}
-        found.setdefault("num_kv_heads", found["num_heads"])
-        found.setdefault("head_dim", found["hidden_size"] // found["num_heads"])
-        found.setdefault("qk_head_dim", found["head_dim"])
-        found.setdefault("intermediate_size", 4 * found["hidden_size"])
-        return {name: found[name] for name in CONFIG_NAMES}
+        own = {name: key if isinstance(key, int) else getattr(config, key, None) for name, key in self.sizes.items()}
+        if "num_heads" in own:
+            own.setdefault("head_dim", getattr(config, "head_dim", None))
+        found = {name: int(size) for name, size in own.items() if isinstance(size, int)}
+        if "num_heads" in found:
+            found.setdefault("num_kv_heads", found["num_heads"])
+            found.setdefault("head_dim", found["hidden_size"] // found["num_heads"])
+            found.setdefault("qk_head_dim", found["head_dim"])
+        if "mlp_neurons" in self.values:
+            found.setdefault("intermediate_size", 4 * found["hidden_size"])
+        return {name: found[name] for name in CONFIG_NAMES if name in found}
 
     def _refuse_settings(self, config: PretrainedConfig) -> None:
+        if self.derived:
+            return  # it was found under these very settings
         for refusal in self.refused:
             implementation = config._attn_implementation
             if getattr(config, refusal.setting, None) and refusal.under in ("", implementation):
@@ -117,12 +217,34 @@ class Family:
                     f"the config sets `{refusal.setting}`, with which the family file of {self.name} does not hold"
                     f"{under}: {refusal.why}"
                 )
-        considered = uncommon_settings(config) - self.settings - set(self.sizes.values())
+        considered = uncommon_settings(config) - self.settings - set(self.config_keys())
         for key in sorted(considered - {refusal.setting for refusal in self.refused}):
             raise UnsupportedModelError(
                 f"the config sets `{key}` to {getattr(config, key)!r}, which the family file of {self.name} has not "
                 "considered; it may change what a value means. If it does not, add it to the family's `settings`."
             )
+
+
+def _gone(kind: Kind) -> dict[str, str]:
+    """The values of the hosts that the layers of a kind do not have, and why."""
+    why = "This is a layer with {}, and has no {}."
+    return {
+        name: why.format(kind.name, _WORDS[host])
+        for name, value in VALUES.items()
+        for host in (_NORM_OF.get(name, value.host),)
+        if host in kind.lacks
+    }
+
+
+_NORM_OF: dict[str, Host] = {
+    "attention_norm_output": "attention",
+    "mixer_norm_output": "mixer",
+    "mlp_norm_output": "mlp",
+    "mlp_input": "mlp",
+}
+"""Values of a layer that go with one of its sublayers."""
+
+_WORDS: dict[Host, str] = {"attention": "attention", "mixer": "mixer", "mlp": "MLP"}
 
 
 def uncommon_settings(config: PretrainedConfig) -> set[str]:

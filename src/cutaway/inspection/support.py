@@ -11,7 +11,7 @@ import torch
 
 from cutaway.inspection import printout
 from cutaway.inspection.rows import SupportRow, SupportRows
-from cutaway.sites import MOMENTS
+from cutaway.sites import AT_MODULES, MOMENTS, OF_SOFTMAX
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import VALUES, Value, ValuePath
 
@@ -64,14 +64,22 @@ def _row(subject: Subject, value: Value) -> SupportRow:
 
 def _where(subject: Subject, value: Value) -> str:
     """The place in the family's own names: `dense`'s input, where the site says `o_proj`."""
-    site = subject.family.values[value.name]
-    if site.moment not in ("stream", "enter", "exit"):
+    layer = subject.layer_with(value.name)
+    site = subject.family_at(None if value.host == "model" else layer).values[value.name]
+    if site.moment not in AT_MODULES:
         return site.describe() if site.moment == "pattern" else f"the {site.describe()}"
-    own = subject.module_path(value.host, 0, site.module).rpartition(".")[2] if site.module else _OWN[value.host]
+    host = site.of or value.host
+    own = subject.module_path(host, layer, site.module).rpartition(".")[2] if site.module else _OWN[host]
     return f"{own}'s {MOMENTS[site.moment]}"
 
 
-_OWN = {"model": "the model", "layer": "the layer", "attention": "the attention", "mlp": "the MLP"}
+_OWN = {
+    "model": "the model",
+    "layer": "the layer",
+    "attention": "the attention",
+    "mixer": "the mixer",
+    "mlp": "the MLP",
+}
 
 
 def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> str:
@@ -80,15 +88,15 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
         lacking = next(layer for layer in range(of) if layer not in present)
         why = subject.why_missing(ValuePath(value.name, lacking)).rstrip(".")
         notes.append(f"on {len(present)} of {of} layers (layer {lacking}: {why})")
-    site = subject.family.values.get(value.name)
+    site = subject.family_at(None if value.host == "model" else present[0]).values.get(value.name)
     implementation = subject.hf.config._attn_implementation
-    if site is not None and site.moment in ("softmax", "pattern") and implementation != "eager":
+    if site is not None and site.moment in OF_SOFTMAX and implementation != "eager":
         float32 = ", in float32," if subject.hf.dtype in (torch.float16, torch.bfloat16) else ""
         notes.append(
             f"asking for it runs that layer's eager attention{float32} beside {implementation}, whose result flows on "
             "unless it is edited"
         )
-    elif site is not None and site.moment in ("softmax", "pattern") and subject.hf.dtype == torch.float16:
+    elif site is not None and site.moment in OF_SOFTMAX and subject.hf.dtype == torch.float16:
         notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
     if value.name in ("attention_queries", "attention_keys") and getattr(subject.hf.config, "rope_parameters", None):
         notes.append(

@@ -24,7 +24,7 @@ from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
 from cutaway.subject.names import host_of, refuse_derived
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, values_of
+from cutaway.vocabulary import HOSTS, MODULES, SUBLAYERS, VALUES, Host, Value, ValuePath, values_of
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.numbers import whole_number
 
@@ -232,7 +232,9 @@ class ValueHost(ModuleHost):
         self._trace(name, "edit").edit(self._subject.address(ValuePath(name, self._layer)), new)
 
     def __repr__(self) -> str:
-        owner = {"layer": "", "attention": "attention of ", "mlp": "MLP of ", "model": ""}[self._host]
+        owner = {"layer": "", "attention": "attention of ", "mixer": "mixer of ", "mlp": "MLP of ", "model": ""}[
+            self._host
+        ]
         values = [value.name for value in values_of(self._host) if self._subject.has_site(value.name)]
         return (
             f"<{owner}layer {self._layer} of {self._subject.name}: {type(self.module).__name__}, "
@@ -241,7 +243,7 @@ class ValueHost(ModuleHost):
 
     def __dir__(self) -> list[str]:
         lacking = {value.name for value in values_of(self._host) if not self._subject.has_site(value.name)}
-        return sorted({*super().__dir__(), *self._subject.family.modules.get(self._host, {})} - lacking)
+        return sorted({*super().__dir__(), *self._subject.family_at(self._layer).modules.get(self._host, {})} - lacking)
 
     def _attribute(self, name: str) -> Any:
         if name in self._hosts:
@@ -251,11 +253,11 @@ class ValueHost(ModuleHost):
             return self._hosts.setdefault(name, _IN_A_LAYER[subhost](self._subject, self._layer))
         if (self._host, name) == ("model", "layers"):
             return self._hosts.setdefault(name, LayersHost(self._subject))
-        own = self._subject.family.modules.get(self._host, {}).get(name)
+        own = self._subject.family_at(self._layer).modules.get(self._host, {}).get(name)
         if own is not None:
             place = self._subject.module_path(self._host, self._layer, name)
             if place not in self._subject.modules:
-                raise UnavailableValueError(self._subject.places.why_missing(self._host, self._layer, name, "exit"))
+                raise UnavailableValueError(self._subject.places.why_no_module(self._host, self._layer, name))
             return _host_at(self._subject, place, _join(self._path, name))
         return super()._attribute(name)
 
@@ -296,6 +298,13 @@ class AttentionHost(ValueHost):
         super().__init__(subject, "attention", layer)
 
 
+class MixerHost(ValueHost):
+    """The token mixer of a block that is no attention."""
+
+    def __init__(self, subject: Subject, layer: int | None) -> None:
+        super().__init__(subject, "mixer", layer)
+
+
 class MlpHost(ValueHost):
     """The feed-forward network of a block."""
 
@@ -303,7 +312,7 @@ class MlpHost(ValueHost):
         super().__init__(subject, "mlp", layer)
 
 
-_SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", "self_attn"): "attention", ("layer", "mlp"): "mlp"}
+_SUBHOSTS: dict[tuple[Host, str], Host] = {("layer", name): host for host, name in SUBLAYERS.items()}
 """The standard modules that are hosts of values themselves."""
 
 _INSTEAD = {
@@ -314,7 +323,7 @@ _INSTEAD = {
 }
 """The value to ask for where a module is not there, which is there all the same."""
 
-_IN_A_LAYER = {"layer": LayerHost, "attention": AttentionHost, "mlp": MlpHost}
+_IN_A_LAYER = {"layer": LayerHost, "attention": AttentionHost, "mixer": MixerHost, "mlp": MlpHost}
 
 
 def _property(value: Value) -> property:

@@ -73,8 +73,8 @@ def start_graph(subject: Subject, running: ForwardPass) -> None:
 
     def begin_at(address: Address) -> None:
         def require(passing: Any) -> Any:
-            value = address.slot.read(passing, subject.sizes)
-            return None if value.requires_grad else address.slot.write(passing, in_graph(value))
+            value = address.read(passing)
+            return None if value.requires_grad else address.write(passing, in_graph(value))
 
         running.attach(address.module, address.moment, require)
 

@@ -15,7 +15,6 @@ Two names of one moment are one tensor, or two views of one, so that an edit und
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -37,18 +36,17 @@ class HandedOut:
         values: each by its address's place.
     """
 
-    def __init__(self, sizes: Mapping[str, int], *, grad: bool) -> None:
+    def __init__(self, *, grad: bool) -> None:
         self.values: dict[str, Any] = {}
         self._addresses: list[Address] = []
-        self._sizes = sizes
         self._grad = grad
 
     def hand_out(self, address: Address, stop: Stop) -> Any:
         """The value at an address of the moment, or the copy that passes in its place from now on."""
-        value = address.slot.read(stop.passing, self._sizes)
+        value = address.read(stop.passing)
         if self._grad or _may_be_shared(address) or (isinstance(value, Tensor) and value.is_inference()):
             value = self._own(value, only_inference=not (self._grad or _may_be_shared(address)))
-            stop.passing = address.slot.write(stop.passing, value)
+            stop.passing = address.write(stop.passing, value)
         carry_save(value)
         self.values[address.place] = value
         self._addresses.append(address)
@@ -64,7 +62,7 @@ class HandedOut:
             for address in self._addresses:
                 value = self.values[address.place]
                 if isinstance(value, Tensor):
-                    stop.passing = address.slot.write(stop.passing, value)
+                    stop.passing = address.write(stop.passing, value)
 
     def clear(self) -> None:
         """Forgets everything."""

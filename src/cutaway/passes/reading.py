@@ -117,6 +117,7 @@ def _run(
         try:
             running.keep(subject.as_written())
             running.follow(subject.occurrences(running.answers))
+            running.note_batch(subject.batch_note(running.answers))
             if applied is not None:
                 applied.put_on()
             # After the edits, so that it is given the call as they leave it.
@@ -161,7 +162,7 @@ def _keep(subject: Subject, found: dict[str, Any], cached: bool, address: Addres
     copied = cached and (address.moment == "arguments" or isinstance(address.moment, OperationMoment))
 
     def keep(passing: Any) -> None:
-        value = address.slot.read(passing, subject.sizes)
+        value = address.read(passing)
         found[address.path] = carry_save(map_tensors(torch.clone, value) if copied else value)
 
     return keep

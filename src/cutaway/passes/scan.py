@@ -17,9 +17,9 @@ from cutaway.errors import UnavailableValueError
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
-from cutaway.subject.survey import meta_inputs
-from cutaway.tracing import ForwardPass, meta_twin
+from cutaway.tracing import ForwardPass
 from cutaway.tracing.torch_state import take_off_function_mode
+from cutaway.tracing.trial import runnable_twin
 
 
 class _OnMeta(TorchFunctionMode):
@@ -45,12 +45,12 @@ class Scan(Trace):
     def __init__(self, subject: Subject, inputs: Mapping[str, Any], *, edits: Sequence[FunctionEdit] = ()) -> None:
         on_meta = {name: v.to("meta") if isinstance(v, Tensor) else v for name, v in inputs.items()}
         super().__init__(subject, on_meta, edits=edits)
-        if not subject.survey.of_twin:
+        if not subject.survey.trial.of_twin:
             raise UnavailableValueError(
                 f"{subject.name} cannot be scanned: its layers do not run on the meta device. A trace has the same "
                 "values, with their numbers: `model.trace(prompt)`."
             )
-        self._twin = meta_twin(subject.hf)
+        self._twin = runnable_twin(subject.hf)
         self._arithmetic = _OnMeta()
         self._modules: dict[str, nn.Module] = dict(self._twin.named_modules(remove_duplicate=False))
 
@@ -66,13 +66,15 @@ class Scan(Trace):
 
     def _open_pass(self) -> ForwardPass:
         batch, seq = self.call.tokens.shape[:2]
-        made = meta_inputs(batch, seq)
+        made = self._subject.survey.trial.inputs(batch, seq, "meta")
         if self.call.ids is None:
             del made["input_ids"]
-        return ForwardPass(partial(self._twin, **{**self._inputs, **made}), grad=False)
+        given = {name: value for name, value in self._inputs.items() if name != "attention_mask"}
+        return ForwardPass(partial(self._twin, **{**given, **made}), grad=False)
 
     def _watch(self, running: ForwardPass) -> None:
         running.follow(self._subject.occurrences(running.answers, self._twin))
+        running.note_batch(self._subject.batch_note(running.answers, self._twin))
 
     def _apply(self, running: ForwardPass) -> Application:
         edits = [replace(edit, address=self._on_twin(edit.address)) for edit in self._edits]

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from cutaway.subject.address import Address
-from cutaway.subject.survey import BATCH, SEQ, Survey
+from cutaway.subject.survey import Survey
+from cutaway.tracing.trial import BATCH, SEQ
 
 
 def in_its_stead(survey: Survey, leave: Address, argument: Any, output: Any) -> Any:

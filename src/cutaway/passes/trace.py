@@ -64,7 +64,7 @@ class Trace:
         self._read: dict[str, Any] = {}
         self._asked: list[str] = []
         self._begun = False
-        self._handed_out = HandedOut(subject.sizes, grad=grad)
+        self._handed_out = HandedOut(grad=grad)
         self._behind = LeftBehind()
         self._sourced: set[nn.Module] = set()
         self._cache: CallersCache | None = None
@@ -156,6 +156,7 @@ class Trace:
         """Has the model run so that every call in it can be seen, and told from others of the same module."""
         running.keep(self._subject.as_written())
         running.follow(self._subject.occurrences(running.answers))
+        running.note_batch(self._subject.batch_note(running.answers))
 
     def _apply(self, running: ForwardPass) -> Application:
         return Application(self._subject, self._edits, running.answers)
@@ -270,7 +271,7 @@ class Trace:
         new = address.fit(old, new, move=self._subject.over_devices)
         if self._grad and any(tensor.requires_grad for tensor in tensors_in(old)):
             new = in_graph(new)
-        stop.passing = address.slot.write(stop.passing, new)
+        stop.passing = address.write(stop.passing, new)
         for place in self._handed_out.values:
             self._read.pop(place, None)
         self._handed_out.clear()

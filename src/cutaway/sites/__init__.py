@@ -6,7 +6,10 @@ site for each value; `cutaway.tracing` attaches it to a running model.
 """
 
 from cutaway.sites.sites import (
+    AT_MODULES,
+    INSIDE,
     MOMENTS,
+    OF_SOFTMAX,
     Moment,
     OperationMoment,
     Site,
@@ -21,7 +24,10 @@ from cutaway.sites.sites import (
 from cutaway.sites.slots import Slot
 
 __all__ = [
+    "AT_MODULES",
+    "INSIDE",
     "MOMENTS",
+    "OF_SOFTMAX",
     "Moment",
     "OperationMoment",
     "Site",

@@ -23,25 +23,42 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
 
+class TokenRows(NamedTuple):
+    """What passes where a module is called with a row for each token, and the number of rows of the batch."""
+
+    passing: Any
+    batch: int
+
+
 @dataclass(frozen=True)
 class Slot:
     """A tensor in what passes: the thing itself, or the element of a container at `key`.
 
     `split` names the axes, words of the standard config, into which the last axis is taken apart. `is_first` says of an
-    argument that it is the one that may come by position; another is None in a call that leaves its name out.
+    argument that it is the one that may come by position; another is None in a call that leaves its name out. `folded`
+    names an axis that is folded into the batch, as some families fold their heads: `[batch*num_heads query key]`.
     """
 
     key: str | int = 0
     split: tuple[str, ...] = ()
     is_first: bool = True
+    folded: str = ""
 
     def read(self, passing: Any, sizes: Mapping[str, int]) -> Tensor:
         """The tensor in `passing`, seen in the value's layout."""
-        tensor = self._pick(passing)
+        if isinstance(passing, TokenRows):
+            return self.read(passing.passing, sizes).unflatten(0, (passing.batch, -1))
+        tensor: Any = self._pick(passing)
+        if self.folded:
+            tensor = tensor.unflatten(0, (-1, sizes[self.folded]))
         return tensor.unflatten(-1, [sizes[axis] for axis in self.split]) if self.split else tensor
 
     def write(self, passing: Any, tensor: Tensor) -> Any:
         """What passes on, with `tensor` in the slot and the rest as it was."""
+        if isinstance(passing, TokenRows):
+            return TokenRows(self.write(passing.passing, tensor.flatten(0, 1)), passing.batch)
+        if self.folded:
+            tensor = tensor.flatten(0, 1)
         return self._put(passing, tensor.flatten(-len(self.split)) if self.split else tensor)
 
     def _pick(self, passing: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ class Address:
         module_path: the module's own path.
         within: the modules that hold it, from the model inwards.
         rank: when in a pass its moment comes; None where the survey did not come by it.
+        sizes: the lengths of the axes where it is.
         place: what two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP.
     """
 
@@ -35,10 +37,19 @@ class Address:
     slot: Slot | Whole | FirstArgument
     within: tuple[nn.Module, ...]
     rank: int | None
+    sizes: Mapping[str, int]
     place: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "place", f"{self.module_path} {self.moment} {self.slot}")
+
+    def read(self, passing: Any) -> Any:
+        """The value in what passes where it is, seen in its layout."""
+        return self.slot.read(passing, self.sizes)
+
+    def write(self, passing: Any, new: Any) -> Any:
+        """What passes on with `new` in the value's place."""
+        return self.slot.write(passing, new)
 
     def describe(self) -> str:
         """The path and where that is, for messages."""

@@ -10,7 +10,6 @@ from torch import nn
 from cutaway.errors import OrderError, UnavailableValueError
 from cutaway.sites import OperationMoment
 from cutaway.subject.subject import Subject
-from cutaway.subject.survey import a_pass_of
 from cutaway.tracing import Attachment, attach, remove_all
 from cutaway.tracing.source import FunctionSource, innermost, source_of
 
@@ -42,7 +41,7 @@ def _called(subject: Subject, module_path: str, chain: tuple[str, ...]) -> Any:
 
     grad = torch.is_grad_enabled()
     try:
-        with a_pass_of(subject.hf, subject.survey, subject.input_device) as (model, run):
+        with subject.survey.trial.open(subject.hf, subject.input_device) as (model, run):
             try:
                 module = model.get_submodule(module_path)
                 attach(module, OperationMoment(chain, "function"), note, lambda: True, noted)

@@ -54,7 +54,7 @@ def read_native_config(path: Path) -> dict[str, Any]:
     if model_type is not None and not isinstance(model_type, str):
         raise LoadError(f"{path} is damaged: `model_type` is {model_type!r}; it is to be a word.")
     of = [family for family in FAMILIES.values() if set(architectures or ()) & set(family.architectures)]
-    keys = [key for family in of for key in (*family.sizes.values(), *_FURTHER)]
+    keys = [key for family in of for key in (*family.config_keys(), *_FURTHER)]
     check_sizes({key: native[key] for key in keys if key in native}, of, str(path))
     return native
 
@@ -66,7 +66,7 @@ def check_config(config: PretrainedConfig, family: Family, where: str) -> None:
         LoadError: naming the field.
     """
     further = {key: getattr(config, key) for key in _FURTHER if hasattr(config, key)}
-    check_sizes({key: getattr(config, key, None) for key in family.sizes.values()} | further, [family], where)
+    check_sizes({key: getattr(config, key, None) for key in family.config_keys()} | further, [family], where)
 
 
 def check_sizes(sizes: Mapping[str, Any], families: Iterable[Family], where: str) -> None:

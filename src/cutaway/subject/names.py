@@ -23,7 +23,7 @@ from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownLayerErr
 from cutaway.subject.address import Address
 from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, VALUES, Host, ValuePath
+from cutaway.vocabulary import HOSTS, SUBLAYERS, VALUES, Host, ValuePath
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.paths import (
     Selector,
@@ -222,9 +222,11 @@ def _module_names(subject: Subject) -> dict[str, str]:
     for own in subject.modules:
         for name in _paths(subject, own):
             table.setdefault(name, own)
-    for host, names in subject.family.modules.items():
-        for layer in range(subject.sizes["num_layers"]) if host != "model" else (None,):
-            for name in names:  # where a module of the user's stands between, by the path without it
+    for layer in (None, *range(subject.sizes["num_layers"])):
+        for host, names in subject.family_at(layer).modules.items():
+            for name in (
+                names if (host == "model") == (layer is None) else ()
+            ):  # where a module of the user's stands between, by the path without it
                 own, above = subject.module_path(host, layer, name), HOSTS[host].format(layer=layer)
                 if own in subject.modules:
                     table.setdefault(".".join(filter(None, (above, name))), own)
@@ -236,7 +238,7 @@ def _paths(subject: Subject, own: str) -> list[str]:
     host, layer, rest = host_of(subject, own)
     above = HOSTS[host].format(layer=layer)
     spellings = [rest]
-    for standard, native in subject.family.modules.get(host, {}).items():
+    for standard, native in subject.family_at(layer).modules.get(host, {}).items():
         if rest == native or rest.startswith(f"{native}."):
             spellings.insert(0, standard + rest.removeprefix(native))
     return [".".join(filter(None, (above, spelling))) for spelling in spellings]
@@ -253,14 +255,12 @@ def host_of(subject: Subject, own: str) -> tuple[Host, int | None, str]:
     number, _, rest = own.removeprefix(within).partition(".")
     if not own.startswith(within) or not number.isdigit():
         return "model", None, own
-    for host, standard in _SUBLAYERS:
+    names = subject.family_at(int(number)).modules
+    for host, standard in SUBLAYERS.items():
         native = names["layer"].get(standard, standard)
-        if rest == native or rest.startswith(f"{native}."):
+        if native and (rest == native or rest.startswith(f"{native}.")):
             return host, int(number), rest.removeprefix(native).removeprefix(".")
     return "layer", int(number), rest
-
-
-_SUBLAYERS: tuple[tuple[Host, str], ...] = (("attention", "self_attn"), ("mlp", "mlp"))
 
 
 def _in_standard_names(subject: Subject, written: str) -> str:
@@ -270,11 +270,18 @@ def _in_standard_names(subject: Subject, written: str) -> str:
     if written.startswith((f"{native}.", f"{native}[")):
         written = "layers" + written.removeprefix(native)
     found = re.match(r"layers(\.[^.]+|\[[^\]]*\])\.", written)
-    for _, standard in _SUBLAYERS:
-        own = f"{names['layer'].get(standard, standard)}."
-        if found and written.startswith(own, found.end()):
-            written = f"{found[0]}{standard}.{written[found.end() + len(own) :]}"
+    for standard in SUBLAYERS.values():
+        for own in _own_names(subject, standard):
+            if found and written.startswith(own, found.end()):
+                written = f"{found[0]}{standard}.{written[found.end() + len(own) :]}"
     return written
+
+
+def _own_names(subject: Subject, standard: str) -> list[str]:
+    """What a family calls a sublayer, on any layer, with a dot behind."""
+    families = (subject.family_at(layer) for layer in range(subject.sizes["num_layers"]))
+    own = dict.fromkeys(family.modules["layer"].get(standard, standard) for family in families)
+    return [f"{name}." for name in own if name]
 
 
 # Calls inside a forward.

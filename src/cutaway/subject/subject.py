@@ -10,6 +10,7 @@ import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,14 +23,15 @@ from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.subject.address import Address
 from cutaway.subject.inputs import Limits
-from cutaway.subject.places import INSIDE, Places
+from cutaway.subject.places import Places
 from cutaway.subject.survey import Survey, survey
 from cutaway.tracing import AsWritten
 from cutaway.tracing.attach import Answers
+from cutaway.tracing.batch import BatchNote
 from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+from cutaway.vocabulary import CONFIG_NAMES, HOSTS, MODULES, SUBLAYERS, VALUES, Host, Value, ValuePath, all_paths
 from cutaway.vocabulary.elsewhere import near
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
@@ -53,8 +55,9 @@ class Subject:
         name: str,
         load_weights: Callable[[], PreTrainedModel] | None = None,
         wrappers: tuple[nn.Module, ...] = (),
+        family: Family | None = None,
     ) -> None:
-        self.family: Family = family_of_model(hf)
+        self.family: Family = family or family_of_model(hf)
         self.hf = hf
         self.tokenizer = tokenizer
         self.name = name
@@ -63,6 +66,7 @@ class Subject:
         self._load_weights = load_weights
         self._wrappers = wrappers
         self._addresses: dict[ValuePath | str, Address] = {}
+        self._sizes_at: dict[int | None, dict[str, int]] = {}
         self._can_run = False
 
     def twin(self) -> Subject:
@@ -95,6 +99,7 @@ class Subject:
         self.hf = self._load_weights()
         self._load_weights = None
         self._addresses.clear()
+        self._sizes_at.clear()
         self.__dict__.pop("places", None)
 
     def describe_load(self) -> str:
@@ -144,9 +149,42 @@ class Subject:
     @cached_property
     def survey(self) -> Survey:
         """What one pass of this model, under this load, comes by, and in which order."""
-        streams = {site.module for site in self.family.values.values() if site.moment == "stream"}
-        device = self.input_device if self.has_weights else None
-        return survey(self.hf, self.places, sorted(streams), self.has_weights, device)
+        return survey(self.hf, self.places, self.has_weights, self.input_device if self.has_weights else None)
+
+    def family_at(self, layer: int | None) -> Family:
+        """The family as it is on a layer, where layers are of several kinds; for None as it is around them."""
+        return self.places.family(layer)
+
+    def sizes_at(self, layer: int | None) -> dict[str, int]:
+        """The sizes on a layer: the lengths of the axes of what passes there, and what the config says of the rest.
+
+        Layers may differ in them, and configs leave some out, or mean something else.
+        """
+        if layer not in self._sizes_at:
+            measured: dict[str, int] = {}
+            for name, site in self.family_at(layer).values.items():
+                value = VALUES[name]
+                if layer is None or value.host == "model" or site.slot.split or site.slot.folded:
+                    continue
+                passing = self.survey.passing.get((self.places.of_site(value.host, layer, site), site.moment))
+                shape = getattr(None if passing is None else site.slot.read(passing, self.sizes), "shape", ())
+                if len(shape) == len(value.layout.axes):
+                    for axis, length in zip(value.layout.axes, shape, strict=True):
+                        if axis in CONFIG_NAMES:
+                            measured.setdefault(axis, length)
+            self._sizes_at[layer] = {**self.sizes, **measured}
+        return self._sizes_at[layer]
+
+    def batch_note(self, answers: Answers, root: nn.Module | None = None) -> BatchNote | None:
+        """What tells modules that are called with a row for each token where one row of the batch ends; None where
+        no value needs it."""
+        return BatchNote(root or self.hf, answers) if self._has_token_rows else None
+
+    @cached_property
+    def _has_token_rows(self) -> bool:
+        layers = {id(self.family_at(layer)): self.family_at(layer) for layer in range(self.sizes["num_layers"])}
+        sites = (site for family in layers.values() for site in family.values.values())
+        return any(site.moment in ("token rows in", "token rows out") for site in sites)
 
     def as_written(self) -> AsWritten:
         """Has compiled modules run as they are written until it is removed, those that wrap the model among them."""
@@ -186,16 +224,11 @@ class Subject:
             reason = self.why_missing(path)
             if reason:
                 raise UnavailableValueError(f"`{path}` does not exist here. {reason}")
-            site = self.family.values[path.name]
-            address = self._bind(str(path), path.value, self._own_path(path), site.moment, site.slot)
+            site = self.family_at(path.layer).values[path.name]
+            own, sizes = self.places.of_site(path.value.host, path.layer, site), self.sizes_at(path.layer)
+            address = self._bind(str(path), path.value, own, site.moment, site.slot, sizes)
             self._addresses[path] = address
         return address
-
-    def _own_path(self, path: ValuePath) -> str:
-        """The own path of the module at which a value has its site."""
-        site, host = self.family.values[path.name], path.value.host
-        own = self.module_path(host, path.layer, site.module) if site.module else self.host_path(host, path.layer)
-        return self.places.interior(own) if site.moment in INSIDE else own
 
     def why_missing(self, path: ValuePath) -> str:
         """Why a value does not exist at a path; empty where it does."""
@@ -203,15 +236,18 @@ class Subject:
             return self.why_unavailable(path.name)
         if path.value.derived:
             return ""
-        site = self.family.values[path.name]
-        reason = self.places.why_missing(path.value.host, path.layer, site.module, site.moment)
+        family = self.family_at(path.layer)
+        if path.name not in family.values:
+            return family.why_lacking(path.name)
+        site = family.values[path.name]
+        reason = self.places.why_missing(path.value.host, path.layer, site)
         if reason:
             return reason
-        own = self._own_path(path)
+        own = self.places.of_site(path.value.host, path.layer, site)
         if self.survey.failure:
             return f"No pass of this model could be run to see what it comes by: {self.survey.failure}."
         if (own, site.moment) not in self.survey.order:
-            counted = self.family.native_sizes(self.hf.config)["num_layers"]
+            counted = self.family.native_sizes(self.hf.config).get("num_layers", self.sizes["num_layers"])
             more = f" The config counts {counted} layers." if (path.layer or 0) >= counted else ""
             return f"A pass of this model does not come by it: `{own or 'the model'}`, {MOMENTS[site.moment]}.{more}"
         if own in self.survey.repeated:
@@ -228,7 +264,14 @@ class Subject:
         value = VALUES[name]
         if value.derived:
             return all(self.has_site(source) for source in value.derived_from or ())
-        return name in self.family.values and not self._is_spread(value)
+        return self.layer_with(name) is not None and not self._is_spread(value)
+
+    def layer_with(self, name: str) -> int | None:
+        """The first layer whose kind has a site for a value, 0 for a value of the model; None where there is none."""
+        if VALUES[name].host == "model":
+            return 0 if name in self.family.values else None
+        layers = range(self.sizes["num_layers"])
+        return next((layer for layer in layers if name in self.family_at(layer).values), None)
 
     def _is_spread(self, value: Value) -> bool:
         return self.processes > 1 and not _SPLIT_AXES.isdisjoint(value.layout.axes)
@@ -263,11 +306,12 @@ class Subject:
         own: str,
         moment: Moment | OperationMoment,
         slot: Slot | Whole | FirstArgument,
+        sizes: Mapping[str, int] = MappingProxyType({}),
     ) -> Address:
         parts = own.split(".") if own else []
         holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
         within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
-        return Address(path, value, own, self.modules[own], moment, slot, within, self._rank(own, moment))
+        return Address(path, value, own, self.modules[own], moment, slot, within, self._rank(own, moment), sizes)
 
     def native_address(self, module_path: str, standard_path: str, name: str) -> Address:
         """Where a module's `input`, `inputs` or `output` is."""
@@ -293,8 +337,9 @@ class Subject:
         for source in VALUES[name].derived_from or ():
             if not self.has_site(source):
                 return f"It is derived from `{source}`. {self.why_unavailable(source)}"
-        stated = self.family.unavailable.get(name)
-        return stated or f"The family file of {self.family.name} has no site for `{name}`."
+        if name in self.family.unavailable or self.family.kinds == ():
+            return self.family.why_lacking(name)
+        return self.family_at(0).why_lacking(name)
 
     @cached_property
     def value_paths(self) -> list[ValuePath]:
@@ -332,8 +377,8 @@ def _reached(owner: Host, host: Host, name: str) -> str:
     """A name as it is said on a host: `mlp.mlp_output` on a layer; by its whole path where it is not below the host."""
     if owner == host:
         return name
-    if host == "layer" and owner in _SUBLAYER:
-        return f"{_SUBLAYER[owner]}.{name}"
+    if host == "layer" and owner in SUBLAYERS:
+        return f"{SUBLAYERS[owner]}.{name}"
     path = HOSTS[owner].format(layer="i").replace(".i", "[i]")
     return ".".join(filter(None, ("model", path, name)))
 
@@ -348,5 +393,3 @@ def operation_rank(address: Address) -> tuple[int, ...]:
 
 _SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
 """The axes that tensor parallelism splits."""
-
-_SUBLAYER: dict[Host, str] = {"attention": "self_attn", "mlp": "mlp"}

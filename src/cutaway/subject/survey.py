@@ -8,27 +8,23 @@ itself runs a few tokens, and is left as it was.
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from transformers import PreTrainedModel
 
 from cutaway.sites import Moment, OperationMoment
-from cutaway.sites.slots import Call
-from cutaway.subject.places import INSIDE, Places
-from cutaway.tracing import AsWritten, Attachment, attach, meta_twin, remove_all
+from cutaway.sites.slots import Call, TokenRows
+from cutaway.subject.places import Places
+from cutaway.tracing import Attachment, attach, remove_all
+from cutaway.tracing.batch import BatchNote
 from cutaway.tracing.occurrences import Whereabouts, paths_of
 from cutaway.tracing.torch_state import no_settings
-
-BATCH, SEQ = 3, 7
-"""The size of the surveyed call; no model has axes of these lengths, so that a mixed-up axis shows."""
+from cutaway.tracing.trial import Trial, first_that_runs
 
 Key = tuple[str, Moment | OperationMoment]
 """A moment: the module's own path, and its kind."""
@@ -43,8 +39,7 @@ class Survey:
         passing: the shapes of what passed there: a tensor on the meta device, or a container of them.
         repeated: the paths of modules that a pass calls more often than they stand in the model.
         callers: the paths of the modules that call a module that stands in several places.
-        of_twin: whether the twin ran, and not the model itself.
-        rows: how many rows were run.
+        trial: how the model was called.
         failure: why no pass could be run at all; empty where one was.
     """
 
@@ -52,58 +47,31 @@ class Survey:
     passing: Mapping[Key, Any] = field(default_factory=dict[Key, Any])
     repeated: frozenset[str] = frozenset()
     callers: frozenset[str] = frozenset()
-    of_twin: bool = True
-    rows: int = BATCH
+    trial: Trial = field(default_factory=Trial)
     failure: str = ""
 
 
 @no_settings()
-def survey(hf: PreTrainedModel, places: Places, streams: Sequence[str], has_weights: bool, device: Any) -> Survey:
+def survey(hf: PreTrainedModel, places: Places, has_weights: bool, device: Any) -> Survey:
     """Runs a model's twin once, or where that cannot be, the model, with everything attached that can be.
 
     Args:
         hf: the model.
-        places: where its modules stand.
-        streams: the standard names of a layer's modules that the stream enters and also passes by.
+        places: where its modules and values stand.
         has_weights: whether the model itself can run.
         device: where the model takes its ids.
     """
-    beside = {places.module("layer", i, name) for i in range(places.num_layers) for name in streams}
-    attentions = {places.interior(places.host("attention", i)) for i in range(places.num_layers)}
-    moments = partial(_moments, beside=beside, attentions=attentions, places=places)
-    failures: list[str] = []
-    for of_twin in (True, False) if has_weights else (True,):
-        for rows in (BATCH, 1):  # some heads take one row at a time
-            try:
-                with a_pass_of(hf, Survey(of_twin=of_twin, rows=rows), device) as (model, run):
-                    return replace(_follow(model, moments, run, of_twin), rows=rows)
-            except Exception as error:
-                failures.append(f"{type(error).__name__}: {error}")
-    return Survey(failure=failures[-1].strip().split("\n")[0])
+
+    def look(model: PreTrainedModel, run: Callable[[], Any], trial: Trial) -> Survey:
+        return replace(_follow(model, places, run, trial.of_twin), trial=trial)
+
+    try:
+        return first_that_runs(hf, has_weights, device, look)
+    except Exception as error:
+        return Survey(failure=f"{type(error).__name__}: {error}".strip().split("\n")[0])
 
 
-@contextlib.contextmanager
-def a_pass_of(hf: PreTrainedModel, like: Survey, device: Any) -> Generator[tuple[nn.Module, Callable[[], Any]]]:
-    """A model, the twin or this one itself, and a function that runs a pass of it, both as a survey had them."""
-    if like.of_twin:
-        twin = meta_twin(hf)
-        with torch.no_grad():
-            yield twin, partial(twin, **meta_inputs(like.rows, SEQ), use_cache=False)
-        return
-    ids = torch.zeros(like.rows, SEQ, dtype=torch.long, device=device)
-    with left_as_it_was(hf), torch.no_grad():
-        yield hf, partial(hf, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False)
-
-
-def _moments(path: str, *, beside: set[str], attentions: set[str], places: Places) -> tuple[Moment, ...]:
-    if path in attentions and not places.lacks_interior(path):
-        return ("enter", *INSIDE, "exit")
-    return ("stream", "enter", "exit") if path in beside else ("enter", "exit")
-
-
-def _follow(
-    model: nn.Module, moments: Callable[[str], tuple[Moment, ...]], run: Callable[[], Any], of_twin: bool
-) -> Survey:
+def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: bool) -> Survey:
     """Makes a call with everything attached."""
     paths = paths_of(model)
     here = Whereabouts(paths)
@@ -122,7 +90,7 @@ def _follow(
     def leave(module: nn.Module, _output: Any) -> None:
         here.leave(module)
 
-    def note(module: nn.Module, moment: Moment, what: Any) -> None:
+    def note(module: nn.Module, moment: Moment | OperationMoment, what: Any) -> None:
         key = (here.last(module), moment)
         order.setdefault(key, len(order))
         passing.setdefault(key, what if of_twin else _shapes(what))
@@ -130,10 +98,13 @@ def _follow(
     noted: list[Attachment] = []
     try:
         try:
+            batch = BatchNote(model, _always)
+            noted.append(batch)
+            batch.put_on()
             for module, own in paths.items():
                 attach(module, "enter", partial(enter, module), _always, noted)
-                wanted: dict[Moment, None] = dict.fromkeys(moment for path in own for moment in moments(path))
-                for moment in wanted:
+                moments = [moment for path in own for moment in places.moments(path)]
+                for moment in dict.fromkeys(moments):
                     attach(module, moment, partial(note, module, moment), _always, noted)
                 attach(module, "exit", partial(leave, module), _always, noted)
             run()
@@ -142,50 +113,19 @@ def _follow(
     except BaseException:
         remove_all(noted)  # once more, where an interrupt has cut it short
         raise
-    return Survey(order, passing, frozenset(repeated), frozenset(callers), of_twin)
-
-
-@contextlib.contextmanager
-def left_as_it_was(hf: PreTrainedModel) -> Generator[None]:
-    """A model that runs in here has the random numbers, the buffers and the mode of before when it is left."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in hf.buffers() if not buffer.is_meta]
-    on = {buffer.device for buffer, _ in buffers} | {parameter.device for parameter in hf.parameters()}
-    accelerators = [device for device in on if device.type == "cuda"]
-    written = AsWritten(hf)
-    try:
-        try:
-            written.put_on()
-            with torch.random.fork_rng(devices=accelerators), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield
-        finally:
-            written.remove()
-    except BaseException:
-        written.remove()  # once more, where an interrupt has cut it short
-        raise
-    finally:
-        for buffer, was in buffers:
-            if not torch.equal(buffer, was):
-                buffer.copy_(was)
-
-
-def meta_inputs(batch: int, seq: int) -> dict[str, Tensor]:
-    """Inputs on the meta device. The mask is `[batch 1 query key]`: a model takes such a one as it is, where it would
-    want to know what is in a `[batch seq]` one."""
-    return {
-        "input_ids": torch.zeros(batch, seq, dtype=torch.long, device="meta"),
-        "attention_mask": torch.ones(batch, 1, seq, seq, dtype=torch.bool, device="meta"),
-    }
+    return Survey(order, passing, frozenset(repeated), frozenset(callers))
 
 
 def _shapes(what: Any) -> Any:
     """What passed in a real pass, as shapes on the meta device; what is neither tensor nor plain is left out."""
     if isinstance(what, Call):
         return Call(_shapes(what.args), _shapes(what.kwargs))
+    if isinstance(what, TokenRows):
+        return TokenRows(_shapes(what.passing), what.batch)
 
     def shape(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
-            return torch.empty_like(leaf, device="meta")
+            return leaf.new_empty(leaf.shape, device="meta")
         return leaf if isinstance(leaf, (int, float, str, bool)) else None
 
     return tree_map(shape, what)

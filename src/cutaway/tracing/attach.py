@@ -8,7 +8,9 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 
 from cutaway.sites import Moment, OperationMoment
-from cutaway.sites.slots import Call, FirstArgument
+from cutaway.sites.slots import Call, FirstArgument, TokenRows
+from cutaway.tracing.batch import batch_under_way
+from cutaway.tracing.hook import Hook
 from cutaway.tracing.interior import Tap
 from cutaway.tracing.operations import OperationTap
 
@@ -34,32 +36,6 @@ class Attachment(Protocol):
     def remove(self) -> None:
         """Takes off exactly what was put on, as much of it as there is; may be called again."""
         ...
-
-
-class Hook:
-    """One of torch's hooks, at a module's entrance or at its exit."""
-
-    def __init__(self, module: nn.Module, hook: Callable[..., Any], *, at_entrance: bool, first: bool = False) -> None:
-        self._module = module
-        self._hook = hook
-        self._at_entrance = at_entrance
-        self._first = first
-
-    def put_on(self) -> None:
-        """Registers the hook."""
-        if self._at_entrance:
-            self._module.register_forward_pre_hook(self._hook, with_kwargs=True, prepend=self._first)
-        else:
-            self._module.register_forward_hook(self._hook)
-
-    def remove(self) -> None:
-        """Takes the hook off by what it is: an interrupt may have come between its registration and the handle."""
-        module = self._module
-        hooks = module._forward_pre_hooks if self._at_entrance else module._forward_hooks
-        for key, hook in tuple(hooks.items()):
-            if hook is self._hook:
-                module._forward_pre_hooks_with_kwargs.pop(key, None)
-                hooks.pop(key, None)
 
 
 def put_on(attachment: Attachment, noted: list[Attachment]) -> None:
@@ -128,6 +104,24 @@ def _attachment(
             return callback(Call(args, kwargs)) if kwargs is not None and answers() else None
 
         return Hook(module, on_enter, at_entrance=True, first=first)
+    if moment == "token rows out":
+
+        def on_rows_out(module: nn.Module, _args: Any, output: Any) -> Any:
+            if not answers():
+                return None
+            changed = callback(TokenRows(output, batch_under_way(module)))
+            return None if changed is None else changed.passing
+
+        return Hook(module, on_rows_out, at_entrance=False)
+    if moment == "token rows in":
+
+        def on_rows_in(module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
+            if kwargs is None or not answers():
+                return None
+            changed = callback(TokenRows(Call(args, kwargs), batch_under_way(module)))
+            return None if changed is None else changed.passing
+
+        return Hook(module, on_rows_in, at_entrance=True)
     if moment == "stream":
 
         def on_stream(_module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:

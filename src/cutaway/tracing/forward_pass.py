@@ -24,7 +24,8 @@ from torch import nn
 
 from cutaway.errors import NoTraceError
 from cutaway.sites import Moment, OperationMoment
-from cutaway.tracing.attach import Attachment, Hook, attach, remove_all
+from cutaway.tracing.attach import Attachment, attach, remove_all
+from cutaway.tracing.hook import Hook
 from cutaway.tracing.occurrences import Occurrences, both
 from cutaway.tracing.overlays import Door
 from cutaway.tracing.torch_state import Guard, Switch, torch_state
@@ -90,6 +91,11 @@ class ForwardPass:
         self._occurrences = occurrences
         if occurrences is not None:
             self._put_on(occurrences)
+
+    def note_batch(self, note: Attachment | None) -> None:
+        """Has the batch known to modules that are called with a row for each token."""
+        if note is not None:
+            self._put_on(note)
 
     def attach(
         self,

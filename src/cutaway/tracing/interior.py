@@ -6,6 +6,8 @@ attention, the registry that its file asks answers with a stand-in. That serves 
 pass, and calls what the registry would have given; for every other module, model and thread it does nothing else. The
 config keeps its name, so that the masks, and whatever else a model makes depend on it, are the very same.
 
+An attention that calls no function of the registry has its own forward watched: its scores and pattern are had there.
+
 A fused kernel has no softmax to look at: a layer whose scores or pattern are asked, in that pass alone, runs its
 family's own eager function beside it, see `beside_kernel`. Under an eager load the model's own arithmetic is kept bit
 for bit.
@@ -25,8 +27,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from cutaway.errors import UnavailableValueError
-from cutaway.sites import MOMENTS, Moment
+from cutaway.sites import MOMENTS, OF_SOFTMAX, Moment
 from cutaway.tracing.beside_kernel import Attention, beside_a_kernel
+from cutaway.tracing.overlays import lay, lift
 from cutaway.tracing.softmax_watch import SoftmaxWatch, report_overflow, watched
 
 
@@ -60,6 +63,7 @@ class AttentionInterior:
 
     _lock = threading.RLock()
     _taps: ClassVar[weakref.WeakKeyDictionary[nn.Module, list[Tap]]] = weakref.WeakKeyDictionary()
+    _watches: ClassVar[weakref.WeakKeyDictionary[nn.Module, _ForwardWatch]] = weakref.WeakKeyDictionary()
 
     @classmethod
     def tap(cls, tap: Tap) -> None:
@@ -69,14 +73,18 @@ class AttentionInterior:
             UnavailableValueError: the module's class calls attention past transformers' interface.
         """
         of = type(tap.module)
-        if not uses_interface(of):
+        if not uses_interface(of) and tap.moment not in OF_SOFTMAX:
             raise UnavailableValueError(
                 f"{of.__name__} does not look its attention function up in transformers' attention "
                 "interface, so what is inside it cannot be had. The calls in its forward can: `.source`."
             )
         with cls._lock:
             cls._taps.setdefault(tap.module, []).append(tap)
-            _LookUp.stand_in(_registry(of))
+            if uses_interface(of):
+                _LookUp.stand_in(_registry(of))
+            else:
+                cls._watches.setdefault(tap.module, _ForwardWatch(tap.module))
+                lay(tap.module, cls._watches[tap.module])
 
     @classmethod
     def untap(cls, tap: Tap) -> None:
@@ -88,6 +96,10 @@ class AttentionInterior:
             if taps:
                 return
             cls._taps.pop(tap.module, None)
+            if tap.module in cls._watches:
+                lift(tap.module, cls._watches[tap.module])
+                cls._watches.pop(tap.module, None)
+                return
             registry = _registry(type(tap.module))
             if not any(_registry(type(module)) is registry for module in cls._taps):
                 _LookUp.stand_down(registry)
@@ -105,6 +117,22 @@ class AttentionInterior:
                 changed = tap.callback(passing)
                 passing = passing if changed is None else changed
         return passing
+
+
+class _ForwardWatch:
+    """The overlay: the forward of an attention that calls no function of the registry, under a watch."""
+
+    outermost = False
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = weakref.ref(module)
+
+    def call(self, below: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs the forward, watched if a tap is meant for the call under way."""
+        module = self._module()
+        if module is None or not AttentionInterior.is_tapped(module):
+            return below(*args, **kwargs)
+        return watched(SoftmaxWatch(partial(AttentionInterior.reach, module)), below, *args, **kwargs)
 
 
 class _LookUp:
@@ -183,7 +211,7 @@ def _served(
     heads = AttentionInterior.reach(module, "arguments", heads)
     call = (module, heads["query"], heads["key"], heads["value"], attention_mask)
     weights: Tensor | None
-    if not AttentionInterior.is_tapped(module, ("softmax", "pattern")):
+    if not AttentionInterior.is_tapped(module, OF_SOFTMAX):
         result, weights = real(*call, **kwargs)
     elif real is eager:
         reach = partial(AttentionInterior.reach, module)

@@ -1,4 +1,4 @@
-"""A watch on the softmax inside an eager attention function."""
+"""A watch on the softmax inside an eager attention function, or inside the forward of an attention that calls none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DROPOUT = (torch.nn.functional.dropout, torch.dropout)
 
 
 class SoftmaxWatch(TorchFunctionMode):
-    """Serves the scores as they enter the first softmax, and the pattern as it leaves the dropout after it.
+    """Serves the scores as they enter the first softmax, its result, and the pattern as it leaves the dropout after it.
 
     torch takes a function mode off while its handler runs, so whatever the body computes while the pass waits in here
     is not watched.
@@ -44,7 +44,7 @@ class SoftmaxWatch(TorchFunctionMode):
             self._scores_seen = True
             if self._on_scores is not None:
                 self._on_scores(args[0])
-            return func(self._reach("softmax", args[0]), *args[1:], **kwargs)
+            return self._reach("softmax result", func(self._reach("softmax", args[0]), *args[1:], **kwargs))
         result = func(*args, **kwargs)
         if func in _DROPOUT and self._scores_seen and not self._pattern_seen:
             self._pattern_seen = True

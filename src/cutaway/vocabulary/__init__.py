@@ -1,7 +1,7 @@
 """The standard vocabulary: the names, layouts and meanings that are the same for every family.
 
-A *value* is something that flows through a forward pass. It hangs on a *host* (the model, a layer, its attention or
-its MLP), has a *layout* (the meaning of its axes), and a *path*: its host's path and its name, as in
+A *value* is something that flows through a forward pass. It hangs on a *host* (the model, a layer, its attention, mixer
+or MLP), has a *layout* (the meaning of its axes), and a *path*: its host's path and its name, as in
 `layers.3.self_attn.attention_queries`. This package is data and imports nothing else of Cutaway.
 """
 
@@ -9,13 +9,14 @@ from cutaway.vocabulary.config import CONFIG_NAMES, ConfigName
 from cutaway.vocabulary.layouts import LAYOUTS, Layout
 from cutaway.vocabulary.modules import MODULES, StandardModule
 from cutaway.vocabulary.paths import ValuePath, all_paths, select_paths
-from cutaway.vocabulary.values import HOSTS, VALUES, Host, Value, values_of
+from cutaway.vocabulary.values import HOSTS, SUBLAYERS, VALUES, Host, Value, values_of
 
 __all__ = [
     "CONFIG_NAMES",
     "HOSTS",
     "LAYOUTS",
     "MODULES",
+    "SUBLAYERS",
     "VALUES",
     "ConfigName",
     "Host",

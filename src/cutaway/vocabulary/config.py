@@ -22,6 +22,11 @@ _ROWS = (
     ConfigName("qk_head_dim", "width of a head's queries and keys"),
     ConfigName("vocab_size", "rows of the embedding, padding included"),
     ConfigName("intermediate_size", "neurons in a block's MLP"),
+    ConfigName("num_experts", "experts that a router chooses among"),
+    ConfigName("experts_per_token", "experts that a token goes through, shared ones not counted"),
+    ConfigName("kv_latent_size", "width of what keys and values are expanded from"),
+    ConfigName("mixer_size", "width of what a token mixer's recurrence gives"),
+    ConfigName("conv_size", "channels of a token mixer's convolution"),
 )
 
 CONFIG_NAMES: dict[str, ConfigName] = {row.name: row for row in _ROWS}

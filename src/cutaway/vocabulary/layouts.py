@@ -37,6 +37,12 @@ VALUE_HEADS = Layout("Values", ("batch", "num_kv_heads", "seq", "head_dim"))
 PATTERN = Layout("Pattern", ("batch", "num_heads", "query", "key"))
 HEAD_OUTPUTS = Layout("HeadOutputs", ("batch", "seq", "num_heads", "head_dim"))
 NEURONS = Layout("Neurons", ("batch", "seq", "intermediate_size"))
+SINKS = Layout("Sinks", ("batch", "num_heads", "query"))
+LATENT_KV = Layout("LatentKv", ("batch", "seq", "kv_latent_size"))
+ROUTER = Layout("Router", ("batch", "seq", "num_experts"))
+CHOSEN = Layout("Chosen", ("batch", "seq", "experts_per_token"))
+CONV = Layout("Conv", ("batch", "seq", "conv_size"))
+MIXED = Layout("Mixed", ("batch", "seq", "mixer_size"))
 
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
@@ -52,5 +58,11 @@ LAYOUTS: dict[str, Layout] = {
         PATTERN,
         HEAD_OUTPUTS,
         NEURONS,
+        SINKS,
+        LATENT_KV,
+        ROUTER,
+        CHOSEN,
+        CONV,
+        MIXED,
     )
 }

@@ -8,15 +8,19 @@ from typing import Literal
 from cutaway.vocabulary import layouts
 from cutaway.vocabulary.layouts import Layout
 
-Host = Literal["model", "layer", "attention", "mlp"]
+Host = Literal["model", "layer", "attention", "mixer", "mlp"]
 
 HOSTS: dict[Host, str] = {
     "model": "",
     "layer": "layers.{layer}",
     "attention": "layers.{layer}.self_attn",
+    "mixer": "layers.{layer}.mixer",
     "mlp": "layers.{layer}.mlp",
 }
 """Each host with its path; `{layer}` stands for the layer's number."""
+
+SUBLAYERS: dict[Host, str] = {"attention": "self_attn", "mixer": "mixer", "mlp": "mlp"}
+"""The hosts in a layer, each with the standard name of the module that it is."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Value:
     """A row of the vocabulary.
 
     A `read_only` value can be read and not edited. One with `derived_from` is computed from these values, once the pass
-    has reached them; from none, it is known of the call itself.
+    has reached them; from none, it is known of the call itself. A `rare` one is of some families alone.
     """
 
     name: str
@@ -33,6 +37,7 @@ class Value:
     meaning: str
     read_only: bool = False
     derived_from: tuple[str, ...] | None = None
+    rare: bool = False
 
     @property
     def derived(self) -> bool:
@@ -60,6 +65,23 @@ _ROWS = (
     Value("layer_input", "layer", layouts.RESIDUAL, "the stream entering the block"),
     Value("attention_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the attention"),
     Value(
+        "latent_kv", "attention", layouts.LATENT_KV, "what keys and values are expanded from, after its norm", rare=True
+    ),
+    Value(
+        "queries_before_rotary",
+        "attention",
+        layouts.QUERIES,
+        "queries, normed where the family does, unrotated",
+        rare=True,
+    ),
+    Value(
+        "keys_before_rotary",
+        "attention",
+        layouts.KEYS,
+        "keys of this pass's tokens, normed where the family does, unrotated",
+        rare=True,
+    ),
+    Value(
         "attention_queries",
         "attention",
         layouts.QUERIES,
@@ -82,27 +104,80 @@ _ROWS = (
     Value("attention_scores", "attention", layouts.PATTERN, "scores entering the softmax, scaled and masked"),
     Value("attention_probabilities", "attention", layouts.PATTERN, "the pattern that the values are mixed with"),
     Value(
+        "attention_sinks",
+        "attention",
+        layouts.SINKS,
+        "the share of each query's attention that goes to its head's sink, and to no key",
+        read_only=True,
+        rare=True,
+    ),
+    Value(
         "attention_head_outputs",
         "attention",
         layouts.HEAD_OUTPUTS,
         "each head's output before the output projection",
     ),
     Value(
+        "attention_gate",
+        "attention",
+        layouts.HEAD_OUTPUTS,
+        "the gate of each head's output, as its projection returns it, before the sigmoid",
+        rare=True,
+    ),
+    Value(
         "attention_premix",
         "attention",
         layouts.HEAD_OUTPUTS,
-        "every head's output side by side, as the output projection takes it",
+        "every head's output side by side, as the output projection takes it: gated or normed where the family does",
     ),
     Value("attention_output", "attention", layouts.RESIDUAL, "what the attention adds to the stream"),
+    Value("mixer_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the mixer", rare=True),
+    Value(
+        "conv_output", "mixer", layouts.CONV, "what the short convolution over positions returns, activated", rare=True
+    ),
+    Value(
+        "ssm_output", "mixer", layouts.MIXED, "what the recurrence gives, before gate and output projection", rare=True
+    ),
+    Value(
+        "mixer_output",
+        "mixer",
+        layouts.RESIDUAL,
+        "what a token mixer that is no attention adds to the stream",
+        rare=True,
+    ),
     Value("layer_mid", "layer", layouts.RESIDUAL, "the stream between attention and MLP"),
     Value("mlp_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the MLP"),
     Value("mlp_input", "layer", layouts.RESIDUAL, "what the MLP is called with"),
+    Value(
+        "router_logits",
+        "mlp",
+        layouts.ROUTER,
+        "the router's score of each expert; the choice is made inside the router, so an edit belongs to the two below",
+        read_only=True,
+        rare=True,
+    ),
+    Value("expert_weights", "mlp", layouts.CHOSEN, "what each chosen expert's output is multiplied by", rare=True),
+    Value(
+        "expert_indices",
+        "mlp",
+        layouts.CHOSEN,
+        "which experts are chosen; an edit routes the token to these instead",
+        rare=True,
+    ),
     Value("mlp_activation", "mlp", layouts.NEURONS, "the activation function's output"),
     Value(
         "mlp_neurons",
         "mlp",
         layouts.NEURONS,
         "what the down projection receives: act(gate) * up when gated, the activation itself otherwise",
+    ),
+    Value("routed_output", "mlp", layouts.RESIDUAL, "the weighted sum of the chosen experts' outputs", rare=True),
+    Value(
+        "shared_expert_output",
+        "mlp",
+        layouts.RESIDUAL,
+        "the output of the experts that every token goes through, before a gate of theirs",
+        rare=True,
     ),
     Value("mlp_output", "mlp", layouts.RESIDUAL, "what the MLP adds to the stream"),
     Value("layer_output", "layer", layouts.RESIDUAL, "the stream leaving the block"),

@@ -9,6 +9,7 @@ from cutaway.encyclopedia.diagram.canvas import Canvas
 from cutaway.encyclopedia.diagram.sublayers import Shape
 from cutaway.encyclopedia.operations import is_gated, is_parallel, rotary_dims
 from cutaway.encyclopedia.parts import Parts, own_modules
+from cutaway.families.stream import names_in
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer
@@ -49,7 +50,7 @@ def wiring_of(model: StandardizedTransformer) -> Wiring:
         parallel=is_parallel(model),
         attention_norm=f"layer.{family.values['attention_norm_output'].module}",
         mlp_norm=f"layer.{family.values['mlp_norm_output'].module}",
-        stream=family.stream,
+        stream=tuple(names_in(family.stream)),
     )
 
 

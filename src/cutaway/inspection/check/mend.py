@@ -63,7 +63,7 @@ class Mend:
         address = place.address
 
         def look(passing: Any) -> None:
-            self._compare(place, address.slot.read(passing, self._subject.sizes))
+            self._compare(place, address.read(passing))
 
         return Tap(address.module, address.moment, look, address.module_path)
 
@@ -75,17 +75,17 @@ class Mend:
 
         def spoil_ahead(passing: Call) -> None:
             """Spoils the stream that passes by the module too, before it is edited."""
-            stream = address.slot.read(passing, self._subject.sizes)
+            stream = address.read(passing)
             self._ahead[place.name] = stream.clone()
             self._spoil(place, stream)
 
         return [Tap(address.module, "enter", spoil_ahead), edit]
 
     def _mending(self, place: Place) -> Callable[[Any], Any]:
-        address, sizes = place.address, self._subject.sizes
+        address = place.address
 
         def mend(passing: Any) -> Any:
-            old = address.slot.read(passing, sizes)
+            old = address.read(passing)
             if not any(_memory(old) == _memory(tensor) for tensor in tensors_in(passing)):
                 raise CheckError(
                     f"an edit of `{place.name}` in place does not arrive: what is read at {address.describe()} is a "
@@ -106,11 +106,11 @@ class Mend:
 
     def _write(self, place: Place, passing: Any, new: Tensor) -> Any:
         """Writes something else, to see whether it is there, then what is to stay."""
-        address, sizes = place.address, self._subject.sizes
+        address = place.address
         other = another(new)
-        passing = address.slot.write(passing, other)
-        if same_bits(address.slot.read(passing, sizes), other):
-            return address.slot.write(passing, new)
+        passing = address.write(passing, other)
+        if same_bits(address.read(passing), other):
+            return address.write(passing, new)
         raise CheckError(
             f"an edit of `{place.name}` does not arrive: what passes at {address.describe()} after it is not what was "
             "written, bit for bit."

@@ -72,8 +72,8 @@ def _head_outputs(
         address = where[name, layer].address
 
         def act(passing: Any) -> Any:
-            new = callback(address.slot.read(passing, subject.sizes))
-            return None if new is None else address.slot.write(passing, new)
+            new = callback(address.read(passing))
+            return None if new is None else address.write(passing, new)
 
         taps.append(Tap(address.module, address.moment, act, address.module_path))
 

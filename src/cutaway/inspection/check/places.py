@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from cutaway.errors import CheckError
-from cutaway.sites import Moment, OperationMoment
+from cutaway.sites import OF_SOFTMAX, Moment, OperationMoment
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
@@ -44,7 +44,7 @@ class Place:
     @property
     def is_pattern(self) -> bool:
         """Whether it is inside an eager attention alone: scores or pattern."""
-        return self.address.moment in ("softmax", "pattern")
+        return self.address.moment in OF_SOFTMAX
 
 
 class Tap(NamedTuple):
@@ -72,6 +72,7 @@ def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> 
     try:
         running.keep(subject.as_written())
         running.follow(subject.occurrences(running.answers))
+        running.note_batch(subject.batch_note(running.answers))
         for tap in taps:
             running.attach(*tap)
         return result_of(subject, running.run_to_end())
@@ -128,7 +129,7 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
     address = place.address
 
     def note(passing: Any) -> None:
-        value = address.slot.read(passing, subject.sizes)
+        value = address.read(passing)
         if not isinstance(value, Tensor):
             raise CheckError(f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.")
         kept = value.clone()  # what passes may be written into further on

@@ -55,10 +55,10 @@ class Reach:
         row = self._rows[place.paths[0].name]
 
         def edit(passing: Any) -> Any:
-            new = place.address.slot.read(passing, self._subject.sizes).clone()
+            new = place.address.read(passing).clone()
             new[row] = float("nan")
             self.pending[row] = place
-            return place.address.slot.write(passing, new)
+            return place.address.write(passing, new)
 
         return edit
 
@@ -66,9 +66,9 @@ class Reach:
         """What is attached at the entrance of a block."""
 
         def begin(passing: Any) -> Any:
-            stream = place.address.slot.read(passing, self._subject.sizes)
+            stream = place.address.read(passing)
             self._arrived(stream, f"`{place.name}`")
-            return place.address.slot.write(passing, stream[-1:].expand_as(stream).clone())
+            return place.address.write(passing, stream[-1:].expand_as(stream).clone())
 
         return begin
 

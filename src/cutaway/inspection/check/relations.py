@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cutaway.errors import CheckError
+from cutaway.families.stream import Term, add_up, names_in, told, up_to
 from cutaway.inspection.check.compare import close, differs, must_be_close, must_be_same, same
 from cutaway.inspection.check.report import CheckResult
+from cutaway.sites import output_of
 from cutaway.subject.lens import project_on_vocab
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import ValuePath
@@ -26,7 +29,7 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
     """
     yield shapes(subject, values, *values["input_ids"].shape)
     yield _identity(subject, values)
-    if "layer_mid" in subject.family.values:
+    if any("layer_mid" in subject.family_at(layer).values for layer in range(subject.sizes["num_layers"])):
         yield _middle(subject, values)
     yield _softmax(subject, values)
     yield _heads_merged(subject, values)
@@ -36,17 +39,14 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
 
 
 def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResult:
-    """Every value has the shape of its layout."""
-    sizes = {**subject.sizes, "batch": batch, "seq": seq, "query": seq, "key": seq}
-    keys = next((value for path, value in values.items() if path.endswith(".attention_keys")), None)
-    if keys is not None and _turns_one(subject):
-        sizes["qk_head_dim"] = keys.shape[-1]
+    """Every value has the shape of its layout, and one axis one length on all values of a layer."""
+    call = {"batch": batch, "seq": seq, "query": seq, "key": seq}
     checked = 0
     for path in subject.value_paths:
         found = values.get(str(path))
         if not isinstance(found, Tensor):
             continue
-        expected = path.value.layout.shape(sizes)
+        expected = path.value.layout.shape({**subject.sizes_at(path.layer), **call})
         if tuple(found.shape) != expected:
             raise CheckError(
                 f"`{path}` has shape {list(found.shape)}, and its layout {path.value.layout.name} {path.value.layout} "
@@ -54,17 +54,6 @@ def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResul
             )
         checked += 1
     return CheckResult("every value has the shape of its layout", checked)
-
-
-def _turns_one(subject: Subject) -> bool:
-    """Whether a rotary turns a single dimension of a head.
-
-    Cosines come in pairs, so torch broadcasts the one dimension to two where transformers' `apply_rotary_pos_emb` does
-    not cut it to their width, and queries and keys are wider than any config says.
-    """
-    rope = getattr(subject.hf.config, "rope_parameters", None)
-    share = rope.get("partial_rotary_factor", 1.0) if isinstance(rope, Mapping) else 0.0
-    return isinstance(share, (int, float)) and int(subject.sizes["head_dim"] * share) == 1
 
 
 def _layers(subject: Subject, values: Values, *names: str) -> Iterator[tuple[ValuePath, list[Tensor]]]:
@@ -76,29 +65,38 @@ def _layers(subject: Subject, values: Values, *names: str) -> Iterator[tuple[Val
 
 
 def _identity(subject: Subject, values: Values) -> CheckResult:
-    cases, terms = 0, " + ".join(subject.family.stream)
-    for path, (output, *parts) in _layers(subject, values, "layer_output", *subject.family.stream):
-        must_be_same(str(path), output, _sum(output, parts), terms)
-        cases += 1
-    return CheckResult(f"{terms} is layer_output, bit for bit", cases)
+    cases, said = 0, dict[str, None]()
+    for layer in range(subject.sizes["num_layers"]):
+        total, path = subject.family_at(layer).stream, ValuePath("layer_output", layer)
+        if total and _are_there(values, layer, total):
+            must_be_same(str(path), _sum(subject, values, layer, total, path), values[str(path)], told(total))
+            said[told(total)] = None
+            cases += 1
+    return CheckResult(f"{' or '.join(said) or 'the sum'} is layer_output, bit for bit", cases)
 
 
 def _middle(subject: Subject, values: Values) -> CheckResult:
     """Where a stream passes between attention and MLP, it is what the block adds up before the MLP."""
-    before = subject.family.stream[: subject.family.stream.index("mlp_output")]
-    cases = 0
-    for path, (middle, *parts) in _layers(subject, values, "layer_mid", *before):
-        must_be_same(str(path), middle, _sum(middle, parts), " + ".join(before))
-        cases += 1
-    return CheckResult(f"{' + '.join(before)} is layer_mid, bit for bit", cases)
+    cases, said = 0, dict[str, None]()
+    for layer in range(subject.sizes["num_layers"]):
+        before, path = up_to("mlp_output", subject.family_at(layer).stream), ValuePath("layer_mid", layer)
+        if before is not None and _are_there(values, layer, before) and str(path) in values:
+            must_be_same(str(path), values[str(path)], _sum(subject, values, layer, before, path), told(before))
+            said[told(before)] = None
+            cases += 1
+    return CheckResult(f"{' or '.join(said) or 'the sum'} is layer_mid, bit for bit", cases)
 
 
-def _sum(like: Tensor, parts: list[Tensor]) -> Tensor:
-    """The sum from left to right, where a model over several devices has it."""
-    total = parts[0].to(like.device)
-    for part in parts[1:]:
-        total = total + part.to(like.device)
-    return total
+def _are_there(values: Values, layer: int, term: Term) -> bool:
+    return all(str(ValuePath(name, layer)) in values for name in ("layer_output", *names_in(term)))
+
+
+def _sum(subject: Subject, values: Values, layer: int, term: Term, of: ValuePath) -> Tensor:
+    """What an expression comes to, where a model over several devices has it."""
+    device = values[str(of)].device
+    block = subject.modules[subject.host_path("layer", layer)]
+    with torch.no_grad():
+        return add_up(term, lambda name: values[str(ValuePath(name, layer))].to(device), partial(getattr, block))
 
 
 def _softmax(subject: Subject, values: Values) -> CheckResult:
@@ -115,6 +113,8 @@ def _softmax(subject: Subject, values: Values) -> CheckResult:
 def _heads_merged(subject: Subject, values: Values) -> CheckResult:
     cases = 0
     for path, (premix, heads) in _layers(subject, values, "attention_premix", "attention_head_outputs"):
+        if subject.family_at(path.layer).premix_differs:
+            continue
         must_be_same(str(path), premix, heads, "the head outputs side by side")
         cases += 1
     return CheckResult("attention_premix is the head outputs side by side, bit for bit", cases)
@@ -123,6 +123,8 @@ def _heads_merged(subject: Subject, values: Values) -> CheckResult:
 def _projected(subject: Subject, values: Values) -> CheckResult:
     cases = 0
     for path, (output, premix) in _layers(subject, values, "attention_output", "attention_premix"):
+        if subject.family_at(path.layer).values["attention_output"] != output_of():
+            continue  # what is added to the stream is more than what the projection returns
         project = subject.modules[subject.module_path("attention", path.layer, "o_proj")]
         with torch.no_grad():
             expected = project(premix.flatten(-2))
@@ -133,6 +135,8 @@ def _projected(subject: Subject, values: Values) -> CheckResult:
 
 def _lens(subject: Subject, values: Values) -> CheckResult:
     """A family that does more past the head, a soft cap say, has the lens end where the head does."""
+    if subject.family.no_lens:
+        return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)
     last = values.get(str(ValuePath("layer_output", subject.sizes["num_layers"] - 1)))
     if last is None:
         return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)

@@ -33,7 +33,7 @@ from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
 from cutaway.passes.derived import derive
 from cutaway.sites.slots import Call
 from cutaway.subject.subject import Subject
-from cutaway.subject.survey import BATCH, SEQ
+from cutaway.tracing.trial import BATCH, SEQ
 
 Finding = CheckResult | Untested
 
@@ -71,8 +71,8 @@ def _on_meta(subject: Subject) -> CheckResult:
     for place in places(subject):
         address = place.address
         passing = subject.survey.passing[address.module_path, address.moment]
-        values.update({str(path): address.slot.read(passing, subject.sizes) for path in place.paths})
-    values.pop("attention_mask", None)  # the surveyed call has a mask of four axes, see `meta_inputs`
+        values.update({str(path): address.read(passing) for path in place.paths})
+    values.pop("attention_mask", None)  # the surveyed call has a mask of four axes, see `Trial`
     return shapes(subject, values, BATCH, SEQ)
 
 

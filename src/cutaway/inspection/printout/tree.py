@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import Host, Value, ValuePath, values_of
+from cutaway.vocabulary import SUBLAYERS, Host, Value, ValuePath, values_of
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,15 @@ def ranges(numbers: Sequence[int]) -> str:
 @dataclass
 class _Reader:
     subject: Subject
-    hosts: dict[str, tuple[Host, int | None]] = field(default_factory=dict[str, tuple[Host, int | None]])
+    hosts: dict[str, list[tuple[Host, int | None]]] = field(default_factory=dict[str, list[tuple[Host, int | None]]])
     standard: dict[str, str] = field(default_factory=dict[str, str])
 
     def read(self, path: str = "") -> Tree:
         subject = self.subject
         for layer in (None, *range(subject.sizes["num_layers"])):
-            for host in ("model",) if layer is None else ("layer", "attention", "mlp"):
-                self.hosts[subject.host_path(host, layer)] = (host, layer)
-                for name in subject.family.modules.get(host, {}):
+            for host in ("model",) if layer is None else ("layer", *SUBLAYERS):
+                self.hosts.setdefault(subject.host_path(host, layer), []).append((host, layer))
+                for name in subject.family_at(layer).modules.get(host, {}):
                     self.standard[subject.module_path(host, layer, name)] = name
         load = f"{subject.describe_load()}, {count_parameters(subject.hf)} parameters"
         return Tree(subject.name, load, subject.sizes, self._node(path, subject.modules[path]))
@@ -200,10 +200,13 @@ class _Reader:
         return facts
 
     def _values(self, path: str) -> Iterator[ValueLine]:
-        if path not in self.hosts:
-            return
-        host, layer = self.hosts[path]
+        for host, layer in self.hosts.get(path, ()):
+            yield from self._values_of(host, layer)
+
+    def _values_of(self, host: Host, layer: int | None) -> Iterator[ValueLine]:
         for value in values_of(host):
+            if value.rare and not self.subject.has_site(value.name):
+                continue
             layout = str(value.layout) if value.layout.axes else value.layout.name.lower()
             yield ValueLine(value.name, layout, value.meaning, self._missing(value, layer), value.read_only)
 

@@ -1,0 +1,113 @@
+"""Of what a block's output is the sum, as an expression.
+
+A sum is a tuple of terms, added from left to right, as floating point asks. A term is the name of a value, a sum that
+is made first, or a term times a constant: `times("attention_output", "residual_multiplier")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Times:
+    """A term times a factor: a number, what the config has under a key, or `learned`, the layer's own parameter or
+    buffer of that name."""
+
+    term: Term
+    by: float | str
+    learned: bool = False
+
+
+Term: TypeAlias = "str | Times | tuple[Term, ...]"
+"""A value's name, a term times a factor, or a sum of terms."""
+
+Sum = tuple[Term, ...]
+"""Terms, added from left to right; none where no sum holds."""
+
+
+def times(term: Term, by: float | str, *, learned: bool = False) -> Times:
+    """A term times a number, or times what the config has under a key."""
+    return Times(term, by, learned)
+
+
+def names_in(term: Term) -> Iterator[str]:
+    """The names of the values in an expression, in order."""
+    if isinstance(term, str):
+        yield term
+    elif isinstance(term, Times):
+        yield from names_in(term.term)
+    else:
+        for part in term:
+            yield from names_in(part)
+
+
+def factor_of(name: str, term: Term) -> float:
+    """By which constant a value is multiplied before it is added; learned ones are not counted."""
+    if isinstance(term, Times):
+        own = 1.0 if term.learned else float(term.by)
+        return own * factor_of(name, term.term)
+    if isinstance(term, str):
+        return 1.0
+    return next((factor_of(name, part) for part in term if name in names_in(part)), 1.0)
+
+
+def with_numbers(term: Any, config: Any) -> Any:
+    """The same expression, or none, with the numbers that a config has under its keys."""
+    if term is None:
+        return None
+    if isinstance(term, Times):
+        number = getattr(config, term.by) if isinstance(term.by, str) and not term.learned else term.by
+        return Times(with_numbers(term.term, config), number, term.learned)
+    if isinstance(term, str):
+        return term
+    return tuple(with_numbers(part, config) for part in term)
+
+
+def add_up(term: Term, value: Callable[[str], Tensor], learned: Callable[[str], Any]) -> Tensor:
+    """What an expression comes to, in its own order.
+
+    Args:
+        term: the expression.
+        value: gives a value by its name.
+        learned: gives a layer's own parameter or buffer by its name.
+    """
+    if isinstance(term, str):
+        return value(term)
+    if isinstance(term, Times):
+        by: Any = learned(str(term.by)) if term.learned else term.by
+        return add_up(term.term, value, learned) * by
+    total = add_up(term[0], value, learned)
+    for part in term[1:]:
+        total = total + add_up(part, value, learned)
+    return total
+
+
+def told(term: Term) -> str:
+    """An expression as it is written: `layer_input + 0.22 × attention_output`."""
+    if isinstance(term, str):
+        return term
+    if isinstance(term, Times):
+        inner = told(term.term) if isinstance(term.term, str) else f"({told(term.term)})"
+        return f"{term.by if isinstance(term.by, str) else f'{term.by:g}'} × {inner}"
+    return " + ".join(f"({told(part)})" if isinstance(part, tuple) else told(part) for part in term)
+
+
+def up_to(name: str, total: Sum) -> Term | None:
+    """The sum of what is added before a value; None where that is no sum by itself.
+
+    In the order of floating point: of `(layer_input, attention_output, mlp_output)` it is the first two.
+    """
+    if not total or name not in tuple(names_in(total)):
+        return None
+    *before, last = total
+    if isinstance(last, tuple) or name not in names_in(last):
+        inner = [part for part in total if isinstance(part, tuple) and name in names_in(part)]
+        rest = [part for part in total if part not in inner]
+        return rest[0] if len(rest) == 1 and len(total) == 2 and isinstance(rest[0], tuple) else None
+    return tuple(before) if len(before) > 1 else before[0]
