@@ -18,6 +18,7 @@ from cutaway.sites.sites import (
     input_of,
     output_of,
     pattern,
+    sink,
     softmax_input,
     stream_at,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "input_of",
     "output_of",
     "pattern",
+    "sink",
     "softmax_input",
     "stream_at",
 ]

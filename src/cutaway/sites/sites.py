@@ -89,13 +89,20 @@ class Site:
 
 
 def output_of(
-    module: str = "", *, key: str | int = 0, split: tuple[str, ...] = (), of: Host | None = None, rows: bool = False
+    module: str = "",
+    *,
+    key: str | int = 0,
+    split: tuple[str, ...] = (),
+    of: Host | None = None,
+    rows: bool = False,
+    swapped: bool = False,
 ) -> Site:
     """A module's output; where that is a tuple, its first element, where it has named fields, the one at `key`.
 
     With `rows`, the module is called with a row for each token, and the value has the batch and the sequence apart.
+    `split` and `swapped` are as in `Slot`.
     """
-    return Site(module, "token rows out" if rows else "exit", Slot(key, split), of)
+    return Site(module, "token rows out" if rows else "exit", Slot(key, split, swapped=swapped), of)
 
 
 def input_of(
@@ -129,9 +136,15 @@ def attention_result(module: str = "") -> Site:
     return Site(module, "result", Slot())
 
 
-def softmax_input(module: str = "", *, folded: str = "") -> Site:
-    """What enters the softmax: scaled, masked scores; `folded` as in `Slot`."""
-    return Site(module, "softmax", Slot(folded=folded))
+def softmax_input(module: str = "", *, folded: str = "", sinks: bool = False) -> Site:
+    """What enters the softmax: scaled, masked scores; of the keys alone where there are `sinks`; `folded` as in
+    `Slot`."""
+    return Site(module, "softmax", Slot(folded=folded, columns="keys" if sinks else ""))
+
+
+def sink(module: str = "") -> Site:
+    """The share of the softmax that goes to the sink, which stands behind the keys."""
+    return Site(module, "softmax result", Slot(columns="sink"))
 
 
 def pattern(module: str = "", *, folded: str = "", dropout: bool = True) -> Site:

@@ -2,15 +2,15 @@
 
 What passes is a tensor, or a container that holds it: a block's tuple, a model's output object, a call's arguments. A
 slot hands out the tensor alone and keeps the container's type when it puts one back, so that a family that returns
-tuples and one that returns tensors look the same. A *split* shows the last axis as several, `(num_heads,
-head_dim)` say, without copying, so that an edit in place reaches what flows on.
+tuples and one that returns tensors look the same. Where a family has the axes otherwise, the slot shows them in the
+value's layout, without copying: the last axis taken apart into `(num_heads, head_dim)`, say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,34 +32,50 @@ class TokenRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Slot:
-    """A tensor in what passes: the thing itself, or the element of a container at `key`.
+    """A tensor in what passes: the thing itself, or the element of a container at `key`, and how it is seen.
 
-    `split` names the axes, words of the standard config, into which the last axis is taken apart. `is_first` says of an
-    argument that it is the one that may come by position; another is None in a call that leaves its name out. `folded`
-    names an axis that is folded into the batch, as some families fold their heads: `[batch*num_heads query key]`.
+    Attributes:
+        key: an argument's name, a place in a tuple, or a field.
+        split: the axes, words of the standard config, into which the last axis is taken apart.
+        is_first: of an argument, whether it may come by position; another is None in a call that leaves its name out.
+        folded: an axis that is folded into the batch, as some families fold their heads: `[batch*num_heads query key]`.
+        swapped: whether the second and third axes stand the other way round, as where heads come behind positions.
+        columns: of a softmax over keys and a sink, the columns that are meant.
     """
 
     key: str | int = 0
     split: tuple[str, ...] = ()
     is_first: bool = True
     folded: str = ""
+    swapped: bool = False
+    columns: Literal["", "keys", "sink"] = ""
 
     def read(self, passing: Any, sizes: Mapping[str, int]) -> Tensor:
-        """The tensor in `passing`, seen in the value's layout."""
+        """The tensor in `passing`, seen in the value's layout: a view of it, so that an edit in place reaches it."""
         if isinstance(passing, TokenRows):
             return self.read(passing.passing, sizes).unflatten(0, (passing.batch, -1))
         tensor: Any = self._pick(passing)
         if self.folded:
             tensor = tensor.unflatten(0, (-1, sizes[self.folded]))
-        return tensor.unflatten(-1, [sizes[axis] for axis in self.split]) if self.split else tensor
+        if self.split:
+            tensor = tensor.unflatten(-1, [sizes[axis] for axis in self.split])
+        if self.swapped:
+            tensor = tensor.transpose(1, 2)
+        return tensor[..., _COLUMNS[self.columns]] if self.columns else tensor
 
     def write(self, passing: Any, tensor: Tensor) -> Any:
         """What passes on, with `tensor` in the slot and the rest as it was."""
         if isinstance(passing, TokenRows):
             return TokenRows(self.write(passing.passing, tensor.flatten(0, 1)), passing.batch)
-        if self.folded:
-            tensor = tensor.flatten(0, 1)
-        return self._put(passing, tensor.flatten(-len(self.split)) if self.split else tensor)
+        if self.columns:
+            whole = self._pick(passing).clone()
+            whole[..., _COLUMNS[self.columns]] = tensor
+            tensor = whole
+        if self.swapped:
+            tensor = tensor.transpose(1, 2)
+        if self.split:
+            tensor = tensor.flatten(-len(self.split))
+        return self._put(passing, tensor.flatten(0, 1) if self.folded else tensor)
 
     def _pick(self, passing: Any) -> Any:
         if isinstance(passing, Call):
@@ -87,6 +103,9 @@ class Slot:
                 return type(passing)(*items)
             return type(passing)(items)
         return tensor
+
+
+_COLUMNS: dict[str, Any] = {"keys": slice(-1), "sink": -1}
 
 
 @dataclass(frozen=True)

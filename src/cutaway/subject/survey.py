@@ -103,8 +103,10 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
             batch.put_on()
             for module, own in paths.items():
                 attach(module, "enter", partial(enter, module), _always, noted)
-                moments = [moment for path in own for moment in places.moments(path)]
-                for moment in dict.fromkeys(moments):
+                wanted: dict[Moment | OperationMoment, None] = {}
+                for path in own:
+                    wanted.update(dict.fromkeys(places.moments(path)))
+                for moment in wanted:
                     attach(module, moment, partial(note, module, moment), _always, noted)
                 attach(module, "exit", partial(leave, module), _always, noted)
             run()
