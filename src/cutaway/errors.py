@@ -91,7 +91,17 @@ class NoWeightsError(CutawayError, RuntimeError):
 
 
 class CheckError(CutawayError, AssertionError):
-    """A model does not keep what the vocabulary promises; the message names the value and what differed."""
+    """A model does not keep what the vocabulary promises; the message names the value and what differed.
+
+    Attributes:
+        value: the value's path; empty where no single one is at fault.
+        claim: in a word, what was claimed of it: "sum", "lens", …; empty for the value itself.
+    """
+
+    def __init__(self, message: str, *, value: str = "", claim: str = "") -> None:
+        super().__init__(message)
+        self.value = value
+        self.claim = claim
 
 
 class NonFiniteWarning(UserWarning):

@@ -3,8 +3,8 @@
 `propose(model)` drafts the file of a family that has none; `register(family)` adds one that is written elsewhere.
 """
 
+from cutaway.families.derivation import derive, propose
 from cutaway.families.family import Family, Kind, Refusal, TakenOff, Variant
-from cutaway.families.proposal import propose
 from cutaway.families.registry import FAMILIES, family_of, family_of_model, register, uncovered
 from cutaway.families.stream import times
 
@@ -15,6 +15,7 @@ __all__ = [
     "Refusal",
     "TakenOff",
     "Variant",
+    "derive",
     "family_of",
     "family_of_model",
     "propose",

@@ -32,12 +32,12 @@ def family_of(architecture: str, config: PretrainedConfig) -> Family:
     raise uncovered(architecture)
 
 
-def family_of_model(hf: PreTrainedModel) -> Family:
-    """The family of a model: of its class, of a class that it derives from, or, where it has no language-model head, of
-    the class with one that stands in the same file of transformers.
+def family_of_model(hf: PreTrainedModel) -> Family | None:
+    """The family whose file covers a model: its class, a class that it derives from, or, where it has no language-model
+    head, the class with one that stands in the same file of transformers. None where no file does.
 
     Raises:
-        UnsupportedModelError: no family file covers it, or its file does not hold under a setting.
+        UnsupportedModelError: the file does not hold under a setting.
     """
     covered = {name: family for family in FAMILIES.values() for name in family.architectures}
     classes = type(hf).__mro__
@@ -49,7 +49,7 @@ def family_of_model(hf: PreTrainedModel) -> Family:
         for name, family in covered.items():
             if getattr(beside.get(name), "__module__", None) == cls.__module__:
                 return _without_its_head(family.of_config(hf.config), hf, name)
-    raise uncovered(type(hf).__name__)
+    return None
 
 
 def _without_its_head(family: Family, hf: PreTrainedModel, whole: str) -> Family:

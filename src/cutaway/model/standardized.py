@@ -22,6 +22,7 @@ from cutaway.edits.told import edits_told
 from cutaway.errors import CutawayError, InputError, UnavailableValueError
 from cutaway.inspection import printout
 from cutaway.inspection.check import CheckReport, check
+from cutaway.inspection.measure import measured
 from cutaway.inspection.support import Support, SupportRow, support
 from cutaway.model.hosts import ModelHost
 from cutaway.passes.embedded import without_those_of_ids
@@ -109,7 +110,9 @@ class StandardizedTransformer(ModelHost):
                 f"{opened.name} is in training mode, so dropout may make two passes differ. Call its eval() first.",
                 stacklevel=2,
             )
-        if check and subject.has_weights:
+        if subject.family.derived and subject.has_weights:
+            object.__setattr__(self, "_subject", measured(subject)[0])
+        elif check and subject.has_weights:
             self.check()
 
     # What it is.

@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Pretra
 from transformers.utils import logging as transformers_logging
 
 from cutaway.errors import CutawayError, LoadError, UnknownModelError, did_you_mean
-from cutaway.families import FAMILIES, Family, uncovered
+from cutaway.families import FAMILIES, Family
 from cutaway.subject.files import check_beside_weights, check_config, damaged_file, one_line, read_native_config
 from cutaway.subject.load_options import refuse_unknown_names
 from cutaway.subject.options import Options, config_settings, refuse_for_config, refuse_for_loaded
@@ -132,7 +132,6 @@ def _family_of_config(config: PretrainedConfig) -> Family | None:
 def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
     place = _locate(name)
     config = _read_config(name, place, options)
-    _refuse_uncovered(name, config)
 
     def load() -> PreTrainedModel:
         return _load_weights(name, place, config, options)
@@ -190,7 +189,6 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
             raise LoadError(f"{name} holds no config.json. Give the folder that holds it and the weights.")
         native = read_native_config(path)
         _refuse_remote_code(name, native, options)
-        _refuse_uncovered_names(name, native)
     source = place
     shipped = place in SHIPPED_CONFIGS and "revision" not in options.extra
     if shipped:
@@ -245,17 +243,6 @@ def _refuse_remote_code(name: str, native: dict[str, Any], options: Options) -> 
         raise LoadError(
             f"{name} brings its own code, which loading it would run. If you trust it, pass trust_remote_code=True."
         )
-
-
-def _refuse_uncovered_names(name: str, native: dict[str, Any]) -> None:
-    architectures = native.get("architectures") or []
-    covered = {architecture for family in FAMILIES.values() for architecture in family.architectures}
-    if architectures and not covered.intersection(architectures):
-        raise uncovered(architectures[0], name)
-
-
-def _refuse_uncovered(name: str, config: PretrainedConfig) -> None:
-    _refuse_uncovered_names(name, {"architectures": config.architectures})
 
 
 def _load_weights(name: str, place: str, config: PretrainedConfig, options: Options) -> PreTrainedModel:

@@ -18,7 +18,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
-from cutaway.families import Family, family_of_model
+from cutaway.families import Family, derive, family_of_model
 from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.subject.address import Address
@@ -57,17 +57,25 @@ class Subject:
         wrappers: tuple[nn.Module, ...] = (),
         family: Family | None = None,
     ) -> None:
-        self.family: Family = family or family_of_model(hf)
+        self._load_weights = load_weights
+        self._can_run = False
         self.hf = hf
+        self.family: Family = family or family_of_model(hf) or derive(hf, self.has_weights, hf.device)
         self.tokenizer = tokenizer
         self.name = name
         self.sizes = self.family.native_sizes(hf.config)
         self.sizes["num_layers"] = self.places.num_layers
-        self._load_weights = load_weights
         self._wrappers = wrappers
         self._addresses: dict[ValuePath | str, Address] = {}
         self._sizes_at: dict[int | None, dict[str, int]] = {}
-        self._can_run = False
+
+    def of_family(self, family: Family) -> Subject:
+        """The same model with a family that claims less than this one's, so that what is known of its passes stays."""
+        other = copy.copy(self)
+        other.family, other._addresses, other._sizes_at = family, {}, {}
+        for name in ("places", "value_paths", "_has_token_rows"):
+            other.__dict__.pop(name, None)
+        return other
 
     def twin(self) -> Subject:
         """The same model as another subject, so that what is done through the one is no concern of the other."""

@@ -46,28 +46,33 @@ def close(found: Tensor, expected: Tensor) -> bool:
     return torch.allclose(found, expected, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
 
 
-def must_be_same(name: str, found: Tensor, expected: Tensor, what: str) -> None:
+def must_be_same(name: str, found: Tensor, expected: Tensor, what: str, claim: str = "") -> None:
     """Raises a `CheckError` unless two tensors are equal bit for bit."""
     if not same(found, expected):
-        differs(name, found, expected, what)
+        differs(name, found, expected, what, claim)
 
 
-def must_be_close(name: str, found: Tensor, expected: Tensor, what: str) -> None:
+def must_be_close(name: str, found: Tensor, expected: Tensor, what: str, claim: str = "") -> None:
     """Raises a `CheckError` unless two tensors are equal up to a few roundings."""
     if not close(found, expected):
-        differs(name, found, expected, what)
+        differs(name, found, expected, what, claim)
 
 
-def differs(name: str, found: Tensor, expected: Tensor, what: str) -> None:
+def differs(name: str, found: Tensor, expected: Tensor, what: str, claim: str = "") -> None:
     """Raises a `CheckError` that says by how much.
 
     Args:
         name: the value's path.
         what: what it should be, in words.
+        claim: the same in a word, see `CheckError`.
     """
+    raise CheckError(f"`{name}` is not {what}: {_difference(found, expected)}.", value=name, claim=claim)
+
+
+def _difference(found: Tensor, expected: Tensor) -> str:
     if found.shape != expected.shape:
-        raise CheckError(f"`{name}` is not {what}: its shape is {list(found.shape)}, not {list(expected.shape)}.")
+        return f"its shape is {list(found.shape)}, not {list(expected.shape)}"
     if found.dtype != expected.dtype and not expected.is_floating_point():
-        raise CheckError(f"`{name}` is not {what}: it is {found.dtype}, not {expected.dtype}.")
+        return f"it is {found.dtype}, not {expected.dtype}"
     difference = (found.double() - expected.to(found.device).double()).abs().nan_to_num(float("inf")).max().item()
-    raise CheckError(f"`{name}` is not {what}: they differ by {difference:.2e} at most.")
+    return f"they differ by {difference:.2e} at most"

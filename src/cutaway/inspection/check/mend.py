@@ -89,7 +89,8 @@ class Mend:
             if not any(_memory(old) == _memory(tensor) for tensor in tensors_in(passing)):
                 raise CheckError(
                     f"an edit of `{place.name}` in place does not arrive: what is read at {address.describe()} is a "
-                    "copy of what passes there."
+                    "copy of what passes there.",
+                    value=place.name,
                 )
             if place.name in self._inputs:
                 return self._write(place, passing, self._inputs[place.name].clone())
@@ -113,7 +114,8 @@ class Mend:
             return address.write(passing, new)
         raise CheckError(
             f"an edit of `{place.name}` does not arrive: what passes at {address.describe()} after it is not what was "
-            "written, bit for bit."
+            "written, bit for bit.",
+            value=place.name,
         )
 
     def _compare(self, place: Place, found: Tensor) -> None:
@@ -197,7 +199,8 @@ def _name_the_one(
                 seen = f"`{alone.parted.name}`" if alone.parted is not None else "what the model returns"
                 raise CheckError(
                     f"an edit of `{place.name}` at {place.address.describe()} does not arrive everywhere: "
-                    f"{seen} is computed from what was there before it."
+                    f"{seen} is computed from what was there before it.",
+                    value=place.name,
                 )
     what = f"`{parted.name}`" if parted is not None else "what the model returns"
     raise CheckError(f"edits do not arrive: {what} is computed from values as they were before they were edited.")

@@ -51,7 +51,8 @@ def pattern_is_the_kernels(
             )
             if _is_transformers_own(implementation):
                 path = ValuePath("attention_probabilities", layer)
-                raise CheckError(f"`{path}` is not the pattern of {implementation} attention: {why}.")
+                text = f"`{path}` is not the pattern of {implementation} attention: {why}."
+                raise CheckError(text, value=str(path), claim="pattern")
             return Untested(promise, f"{why}; scores and pattern are eager attention's")
     return CheckResult(promise, len(found))
 

@@ -121,7 +121,7 @@ def look(subject: Subject, inputs: Mapping[str, Tensor], at: Sequence[Place]) ->
     result = run(subject, inputs, [_note(subject, place, values) for place in at])
     for place in at:
         if place.name not in values:
-            raise CheckError(f"a pass of this model does not come by {place.address.describe()}.")
+            raise CheckError(f"a pass of this model does not come by {place.address.describe()}.", value=place.name)
     return Seen(values, result)
 
 
@@ -131,7 +131,9 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
     def note(passing: Any) -> None:
         value = address.read(passing)
         if not isinstance(value, Tensor):
-            raise CheckError(f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.")
+            raise CheckError(
+                f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.", value=place.name
+            )
         kept = value.clone()  # what passes may be written into further on
         values.update({str(path): kept for path in place.paths})
 

@@ -17,6 +17,13 @@ from cutaway.inspection.check.places import Place, Tap, result_word, run
 from cutaway.subject.subject import Subject
 
 
+def _knows_nan(subject: Subject, place: Place) -> bool:
+    """Whether a value is of floating point, as ids, masks and the numbers of experts are not."""
+    address = place.address
+    passing = subject.survey.passing[address.module_path, address.moment]
+    return place.name != "attention_mask" and bool(getattr(address.read(passing), "is_floating_point", bool)())
+
+
 class Reach:
     """The rows of one pass.
 
@@ -28,7 +35,7 @@ class Reach:
 
     def __init__(self, subject: Subject, at: Sequence[Place]) -> None:
         self._subject = subject
-        self._at = [place for place in at if place.writable and place.name not in ("input_ids", "attention_mask")]
+        self._at = [place for place in at if place.writable and _knows_nan(subject, place)]
         names = dict.fromkeys(place.paths[0].name for place in self._at)
         self._rows = {name: row for row, name in enumerate(names)}
         self.pending: dict[int, Place] = {}
@@ -81,7 +88,8 @@ class Reach:
             if not broken[row]:
                 raise CheckError(
                     f"an edit of `{place.name}` does not arrive: NaN written into all of it at "
-                    f"{place.address.describe()} does not come through to {where}."
+                    f"{place.address.describe()} does not come through to {where}.",
+                    value=place.name,
                 )
         self.cases += sum(len(place.paths) for place in self.pending.values())
         self.pending.clear()

@@ -50,7 +50,8 @@ def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResul
         if tuple(found.shape) != expected:
             raise CheckError(
                 f"`{path}` has shape {list(found.shape)}, and its layout {path.value.layout.name} {path.value.layout} "
-                f"says {list(expected)}."
+                f"says {list(expected)}.",
+                value=str(path),
             )
         checked += 1
     return CheckResult("every value has the shape of its layout", checked)
@@ -69,7 +70,7 @@ def _identity(subject: Subject, values: Values) -> CheckResult:
     for layer in range(subject.sizes["num_layers"]):
         total, path = subject.family_at(layer).stream, ValuePath("layer_output", layer)
         if total and _are_there(values, layer, total):
-            must_be_same(str(path), _sum(subject, values, layer, total, path), values[str(path)], told(total))
+            must_be_same(str(path), _sum(subject, values, layer, total, path), values[str(path)], told(total), "sum")
             said[told(total)] = None
             cases += 1
     return CheckResult(f"{' or '.join(said) or 'the sum'} is layer_output, bit for bit", cases)
@@ -105,7 +106,7 @@ def _softmax(subject: Subject, values: Values) -> CheckResult:
     for path, (pattern, scores) in _layers(subject, values, "attention_probabilities", "attention_scores"):
         own, single = scores.softmax(dim=-1), scores.softmax(dim=-1, dtype=torch.float32)
         if not close(pattern, own) and not close(pattern, single):
-            differs(str(path), pattern, own, "softmax(attention_scores)")
+            differs(str(path), pattern, own, "softmax(attention_scores)", "pattern")
         cases += 1
     return CheckResult("softmax(attention_scores) is attention_probabilities", cases)
 
@@ -115,7 +116,7 @@ def _heads_merged(subject: Subject, values: Values) -> CheckResult:
     for path, (premix, heads) in _layers(subject, values, "attention_premix", "attention_head_outputs"):
         if subject.family_at(path.layer).premix_differs:
             continue
-        must_be_same(str(path), premix, heads, "the head outputs side by side")
+        must_be_same(str(path), premix, heads, "the head outputs side by side", "heads merged")
         cases += 1
     return CheckResult("attention_premix is the head outputs side by side, bit for bit", cases)
 
@@ -128,7 +129,7 @@ def _projected(subject: Subject, values: Values) -> CheckResult:
         project = subject.modules[subject.module_path("attention", path.layer, "o_proj")]
         with torch.no_grad():
             expected = project(premix.flatten(-2))
-        must_be_close(str(path), output, expected, "o_proj(attention_premix)")
+        must_be_close(str(path), output, expected, "o_proj(attention_premix)", "projected")
         cases += 1
     return CheckResult("o_proj(attention_premix) is attention_output", cases)
 
@@ -144,5 +145,5 @@ def _lens(subject: Subject, values: Values) -> CheckResult:
     name = "lm_head_output" if capped else "logits"
     with torch.no_grad():
         lens = project_on_vocab(subject, last)
-    must_be_same(name, values[name], lens, "project_on_vocab(the last layer_output)")
+    must_be_same(name, values[name], lens, "project_on_vocab(the last layer_output)", "lens")
     return CheckResult(f"project_on_vocab of the last layer_output is {name}, bit for bit", 1)

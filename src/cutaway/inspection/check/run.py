@@ -138,7 +138,7 @@ class _Check:
             return CheckResult(self._plain, len(self._places))
         if not same(run_plain(self._subject, self._inputs), plain):
             return Untested(self._plain, "two passes of the plain model differ from each other")
-        raise CheckError(_what_changes_the_logits(self._subject, self._inputs, plain, self._places))
+        raise _what_changes_the_logits(self._subject, self._inputs, plain, self._places)
 
     def _take_place(self, seen: Seen, same_as_plain: Finding) -> Finding:
         if isinstance(same_as_plain, Untested):
@@ -166,7 +166,7 @@ def sample(subject: Subject, rows: int, seq: int, hidden_from: int = 0) -> dict[
     return {"input_ids": ids.to(subject.input_device), "attention_mask": mask.to(subject.input_device)}
 
 
-def _what_changes_the_logits(subject: Subject, inputs: Mapping[str, Tensor], plain: Tensor, at: Sequence[Place]) -> str:
+def _what_changes_the_logits(subject: Subject, inputs: Mapping[str, Tensor], plain: Tensor, at: Sequence[Place]) -> CheckError:
     """Looks at each layer by itself, then at each value of the first that changes the result."""
     layers, word = dict.fromkeys(place.layer for place in at), result_word(subject)
     for layer in layers:
@@ -176,9 +176,10 @@ def _what_changes_the_logits(subject: Subject, inputs: Mapping[str, Tensor], pla
                 found = look(subject, inputs, [place]).result
                 if not same(found, plain):
                     change = (found.double() - plain.double()).abs().nan_to_num(float("inf")).max().item()
-                    return (
+                    text = (
                         f"looking at `{place.name}`, {place.address.describe()}, changes the {word} of the plain "
                         f"model: by {change:.2e} at most."
                     )
-            return f"looking at the values of layer {layer} changes the {word} of the plain model."
-    return f"looking at values changes the {word} of the plain model."
+                    return CheckError(text, value=place.name)
+            return CheckError(f"looking at the values of layer {layer} changes the {word} of the plain model.")
+    return CheckError(f"looking at values changes the {word} of the plain model.")

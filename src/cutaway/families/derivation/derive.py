@@ -1,0 +1,224 @@
+"""A family that is found in a pass of the model, for a class that no family file covers.
+
+What is found is a claim, to be put to the test on the model's own weights: `cutaway.inspection.measure` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from cutaway.errors import UnsupportedModelError
+from cutaway.families.derivation.around import Around, find_around
+from cutaway.families.derivation.block import Block, find_block
+from cutaway.families.derivation.inside import Inside, look_inside
+from cutaway.families.derivation.recording import Recording, record
+from cutaway.families.derivation.sizes import keys_of
+from cutaway.families.family import Family, Kind
+from cutaway.sites import Site, input_of, output_of
+from cutaway.vocabulary import SUBLAYERS, VALUES, Host
+
+Found = tuple[Block, Inside]
+
+
+def derive(hf: PreTrainedModel, has_weights: bool = False, device: Any = None) -> Family:
+    """Finds the family of a model.
+
+    Args:
+        hf: the model.
+        has_weights: whether it can run, which it does where its twin on the meta device cannot.
+        device: where it takes its ids.
+
+    Raises:
+        UnsupportedModelError: it has no blocks, or they are looped, or it encodes; it says what was found.
+    """
+    _refuse_encoders(hf)
+    try:
+        recording = record(hf, has_weights, device)
+    except Exception as error:
+        first = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        raise UnsupportedModelError(f"no pass of {type(hf).__name__} can be run to find its values in: {first}") from error
+    return family_of_recording(hf, recording)
+
+
+def family_of_recording(hf: PreTrainedModel, recording: Recording) -> Family:
+    """The family that a recorded pass shows."""
+    around = find_around(recording)
+    kinds: dict[Any, list[int]] = {}
+    for number, path in enumerate(around.blocks):
+        kinds.setdefault(_signature(recording, path), []).append(number)
+    found = [(layers, _found(recording, around.blocks[layers[0]])) for layers in kinds.values()]
+    sizes = _sizes(recording, around, [inside for _, (_, inside) in found])
+    base = _base(hf, recording, around, sizes)
+    if len(found) == 1:
+        return _laid_over(base, found[0][1])
+    words = _words([one for _, one in found])
+    listed = [
+        _kind(word, layers, one, around.blocks[layers[0]]) for word, (layers, one) in zip(words, found, strict=True)
+    ]
+    return _with(base, kinds=tuple(listed))
+
+
+def _refuse_encoders(hf: PreTrainedModel) -> None:
+    config: Any = hf.config
+    if getattr(config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(
+            f"{type(hf).__name__} has an encoder and a decoder, each with a stream of its own, and the vocabulary has "
+            "names for one. Its decoder alone opens where transformers has it as a causal language model."
+        )
+
+
+def _signature(recording: Recording, path: str) -> Any:
+    """What tells the kinds of layers apart: modules, what is called, and the shapes inside the attention."""
+    block = recording.model.get_submodule(path)
+    attended = tuple(
+        (own.removeprefix(path), tuple(what.shapes.items()))
+        for own, what in recording.attended.items()
+        if own.startswith(f"{path}.")
+    )
+    calls = tuple((call.path.removeprefix(path), call.argument) for call in recording.inside(path))
+    return tuple((name, type(part).__name__) for name, part in block.named_modules()), attended, calls
+
+
+def _found(recording: Recording, path: str) -> Found:
+    block = find_block(recording, path)
+    return block, look_inside(recording, block)
+
+
+def _sizes(recording: Recording, around: Around, insides: Iterable[Inside]) -> dict[str, int]:
+    sizes = {"num_layers": len(around.blocks)}
+    first = recording.call_of(around.blocks[0])
+    if first is not None and first.given is not None:
+        sizes["hidden_size"] = first.given.shape[-1]
+    for inside in insides:
+        for name, size in inside.sizes.items():
+            sizes.setdefault(name, size)
+    head = recording.call_of(around.modules.get("lm_head", "?"))
+    if head is not None and head.returned is not None:
+        sizes["vocab_size"] = head.returned.shape[-1]
+    else:
+        embedding: Any = recording.model.get_submodule(around.modules["embed_tokens"])
+        sizes["vocab_size"] = int(embedding.num_embeddings)
+    return sizes
+
+
+def _base(hf: PreTrainedModel, recording: Recording, around: Around, sizes: dict[str, int]) -> Family:
+    values = {
+        "input_ids": input_of(argument="input_ids"),
+        "attention_mask": input_of(argument="attention_mask", is_first=False),
+        "token_embeddings": output_of("embed_tokens"),
+    }
+    unavailable: dict[str, str] = {}
+    if "norm" in around.modules:
+        values["final_norm_output"] = output_of("norm")
+    if around.no_head:
+        unavailable = dict.fromkeys(("lm_head_output", "logits"), around.no_head)
+    else:
+        values["lm_head_output"] = output_of("lm_head")
+        values["logits"] = output_of(key="logits")
+    return Family(
+        name=str(recording.model.config.model_type),
+        architectures=(type(hf).__name__,),
+        checkpoints=(),
+        modules={"model": around.modules, "layer": {}},
+        sizes=keys_of(sizes, recording.model.config),
+        values=values,
+        unavailable=unavailable,
+        stream=(),
+        settings=frozenset(),
+        no_lens="" if "norm" in around.modules else "No norm was seen between the last block and the head.",
+        derived=True,
+    )
+
+
+def _layer_values(block: Block, inside: Inside) -> dict[str, Site]:
+    values = {"layer_output": output_of(), **inside.values}
+    if block.call.given is not None:
+        values["layer_input"] = input_of(argument=block.call.argument)
+    return {name: values[name] for name in VALUES if name in values}
+
+
+def _laid_over(base: Family, found: Found) -> Family:
+    block, inside = found
+    return _with(
+        base,
+        modules={**base.modules, **inside.modules},
+        values=_in_order({**base.values, **_layer_values(block, inside)}),
+        unavailable=_unavailable(base, _layer_values(block, inside), inside.why, _lacking(inside)),
+        stream=block.stream,
+        no_sum=_no_sum(block),
+    )
+
+
+def _no_sum(block: Block) -> str:
+    return block.no_sum[:1].upper() + block.no_sum[1:] + "." if block.no_sum else ""
+
+
+def _kind(word: str, layers: list[int], found: Found, path: str) -> Kind:
+    block, inside = found
+    values = _layer_values(block, inside)
+    return Kind(
+        name=word,
+        layers=frozenset(layers),
+        modules=inside.modules,
+        values=values,
+        unavailable=_unavailable(None, values, inside.why, ()),
+        lacks=_lacking(inside),
+        stream=block.stream,
+        no_sum=_no_sum(block),
+    )
+
+
+def _lacking(inside: Inside) -> tuple[Host, ...]:
+    return tuple(host for host, name in SUBLAYERS.items() if name not in inside.modules["layer"] and host != "mixer")
+
+
+def _unavailable(
+    base: Family | None, values: dict[str, Site], why: dict[str, str], lacks: tuple[Host, ...]
+) -> dict[str, str]:
+    """Why each usual value of a layer that was not found is not there."""
+    usual = [value for value in VALUES.values() if value.host != "model" and not value.derived]
+    found = {} if base is None else dict(base.unavailable)
+    for value in usual:
+        if value.name in values or value.host in lacks:
+            continue
+        if value.name in why or not value.rare:
+            found[value.name] = why.get(value.name, _NOT_FOUND.get(value.name, "It was not found in a recorded pass."))
+    for host in lacks:
+        words = {"attention": "attention", "mlp": "MLP"}
+        gone = [value.name for value in usual if value.host == host and value.name not in values]
+        found.update({name: why.get(name, f"No {words.get(host, host)} was found in its blocks.") for name in gone})
+    return found
+
+
+_NOT_FOUND = {
+    "layer_mid": "No stream was seen to pass between attention and MLP: they read the same one, or there is one of them.",
+    "mlp_norm_output": "No norm was seen right before the MLP.",
+    "attention_norm_output": "No norm was seen right before the attention.",
+}
+
+
+def _words(found: list[Found]) -> list[str]:
+    """What the kinds of layers are called: by their sublayers, with a number where that does not tell them apart."""
+    said: list[str] = []
+    for _, inside in found:
+        names = inside.modules["layer"]
+        parts = [word for name, word in (("self_attn", "attention"), ("mixer", "mixer")) if name in names]
+        if "mlp" in names:
+            parts.append("experts" if inside.modules.get("mlp", {}).keys() & {"router", "experts"} else "MLP")
+        said.append(" and ".join(parts) or "blocks")
+    return [
+        word if said.count(word) == 1 else f"{word} ({said[: number + 1].count(word)})" for number, word in enumerate(said)
+    ]
+
+
+def _in_order(values: dict[str, Site]) -> dict[str, Site]:
+    return {name: values[name] for name in VALUES if name in values}
+
+
+def _with(family: Family, **changes: Any) -> Family:
+    from dataclasses import replace
+
+    return replace(family, **changes)

@@ -1,0 +1,114 @@
+"""Putting the claims of a derived family to the test, and taking off what does not hold.
+
+What was found in a pass without weights is a claim. The model is checked as every model is; each claim that the check
+refutes is taken off, with the figure that it failed by as the reason, until what is left holds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+from cutaway.errors import CheckError, UnsupportedModelError
+from cutaway.families import Family, Kind, TakenOff
+from cutaway.inspection.check import check
+from cutaway.inspection.check.report import CheckReport
+from cutaway.sites import Site
+from cutaway.subject.subject import Subject
+from cutaway.vocabulary import ValuePath
+
+_MOST = 60
+"""How many claims are taken off before it is given up."""
+
+_NEEDED = ("input_ids", "layer_input", "layer_output", "token_embeddings")
+"""What is left of a model that has none of these is nothing to work with."""
+
+
+def measured(subject: Subject) -> tuple[Subject, CheckReport]:
+    """A subject of the same model whose family claims what holds on its weights, and the report of its check.
+
+    Raises:
+        UnsupportedModelError: too little holds.
+    """
+    taken: list[TakenOff] = []
+    for _ in range(_MOST):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                report = check(subject)
+        except CheckError as error:
+            family, off = _without(subject, error)
+            taken.append(off)
+            subject = subject.of_family(replace(family, taken_off=tuple(taken)))
+        else:
+            return subject.of_family(replace(subject.family, measured=True)), report
+    raise UnsupportedModelError(
+        f"too little holds of what was found in {subject.name}, a {type(subject.hf).__name__}. The last of {_MOST}: "
+        f"{taken[-1].why}"
+    )
+
+
+def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
+    """The family without the claim that a check has refuted."""
+    path = next((path for path in subject.value_paths if str(path) == error.value), None)
+    claim, why = error.claim, str(error)
+    if path is None:
+        raise UnsupportedModelError(
+            f"{subject.name}, a {type(subject.hf).__name__}, does not keep what was found in it, and which value is at "
+            f"fault cannot be told: {why}"
+        )
+    layers = _same_kind(subject, path.layer)
+    if claim == "lens":
+        return replace(subject.family, no_lens=f"Measured at load: {why}"), TakenOff("the lens", (), why)
+    if claim == "heads merged":
+        return _changed(subject, layers, premix_differs=why), TakenOff("premix is the heads", layers, why)
+    if claim == "sum":
+        gone = [name for name in ("attention_output", "mixer_output", "mlp_output", "layer_mid") if _has(subject, path, name)]
+        family = _changed(subject, layers, drop=gone, why=why, stream=(), no_sum=f"Measured at load: {why}")
+        return family, TakenOff("the sum", layers, why)
+    names = {"pattern": ("attention_scores", "attention_probabilities"), "projected": ("attention_premix",)}
+    gone = list(names.get(claim, (path.name,)))
+    if path.name in _NEEDED and path.name in gone and path.name != "token_embeddings":
+        raise UnsupportedModelError(f"{subject.name}, a {type(subject.hf).__name__}, cannot be opened: {why}")
+    return _changed(subject, layers, drop=gone, why=why), TakenOff(" and ".join(f"`{name}`" for name in gone), layers, why)
+
+
+def _has(subject: Subject, path: ValuePath, name: str) -> bool:
+    return name in subject.family_at(path.layer).values
+
+
+def _same_kind(subject: Subject, layer: int | None) -> tuple[int, ...]:
+    """The layers of the kind of one."""
+    if layer is None:
+        return ()
+    own = subject.family_at(layer)
+    return tuple(number for number in range(subject.sizes["num_layers"]) if subject.family_at(number) is own)
+
+
+def _changed(
+    subject: Subject,
+    layers: tuple[int, ...],
+    *,
+    drop: list[str] | None = None,
+    why: str = "",
+    **changes: object,
+) -> Family:
+    """The family with changes on some layers, or around them; values that are dropped have the reason `why`."""
+    family, gone = subject.family, drop or []
+    lacks = dict.fromkeys(gone, f"Measured at load: {why}")
+    if not family.kinds or not layers:
+        return replace(
+            family,
+            values={name: site for name, site in family.values.items() if name not in gone},
+            unavailable={**family.unavailable, **lacks},
+            **changes,  # pyright: ignore[reportArgumentType]
+        )
+    kinds = [
+        _lesser(kind, gone, lacks, changes) if kind.layers & set(layers) else kind for kind in family.kinds
+    ]
+    return replace(family, kinds=tuple(kinds))
+
+
+def _lesser(kind: Kind, gone: list[str], lacks: dict[str, str], changes: dict[str, object]) -> Kind:
+    values: dict[str, Site] = {name: site for name, site in kind.values.items() if name not in gone}
+    return replace(kind, values=values, unavailable={**kind.unavailable, **lacks}, **changes)  # pyright: ignore[reportArgumentType]
