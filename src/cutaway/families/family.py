@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cutaway.errors import UnsupportedModelError
 from cutaway.families.lacks import why_lacking
@@ -194,9 +194,9 @@ class Family:
         A config may leave out what follows from the rest: as many key heads as query heads, heads that share the
         stream's width evenly, an MLP four times as wide as the stream.
         """
-        own = {name: key if isinstance(key, int) else getattr(config, key, None) for name, key in self.sizes.items()}
+        own = {name: key if isinstance(key, int) else setting(config, key) for name, key in self.sizes.items()}
         if "num_heads" in own:
-            own.setdefault("head_dim", getattr(config, "head_dim", None))
+            own.setdefault("head_dim", setting(config, "head_dim"))
         found = {name: int(size) for name, size in own.items() if isinstance(size, int)}
         if "num_heads" in found:
             found.setdefault("num_kv_heads", found["num_heads"])
@@ -223,6 +223,14 @@ class Family:
                 f"the config sets `{key}` to {getattr(config, key)!r}, which the family file of {self.name} has not "
                 "considered; it may change what a value means. If it does not, add it to the family's `settings`."
             )
+
+
+def setting(config: Any, key: str) -> Any:
+    """What a config has under a key, None where nothing; some refuse to tell what is another on each layer."""
+    try:
+        return getattr(config, key, None)
+    except Exception:  # of transformers' own, which is no `AttributeError`
+        return None
 
 
 def _gone(kind: Kind) -> dict[str, str]:

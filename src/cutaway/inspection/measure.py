@@ -20,9 +20,6 @@ from cutaway.vocabulary import ValuePath
 _MOST = 60
 """How many claims are taken off before it is given up."""
 
-_NEEDED = ("input_ids", "layer_input", "layer_output", "token_embeddings")
-"""What is left of a model that has none of these is nothing to work with."""
-
 
 def measured(subject: Subject) -> tuple[Subject, CheckReport]:
     """A subject of the same model whose family claims what holds on its weights, and the report of its check.
@@ -63,14 +60,18 @@ def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
     if claim == "heads merged":
         return _changed(subject, layers, premix_differs=why), TakenOff("premix is the heads", layers, why)
     if claim == "sum":
-        gone = [name for name in ("attention_output", "mixer_output", "mlp_output", "layer_mid") if _has(subject, path, name)]
+        gone = [
+            name
+            for name in ("attention_output", "mixer_output", "mlp_output", "layer_mid")
+            if _has(subject, path, name)
+        ]
         family = _changed(subject, layers, drop=gone, why=why, stream=(), no_sum=f"Measured at load: {why}")
         return family, TakenOff("the sum", layers, why)
     names = {"pattern": ("attention_scores", "attention_probabilities"), "projected": ("attention_premix",)}
     gone = list(names.get(claim, (path.name,)))
-    if path.name in _NEEDED and path.name in gone and path.name != "token_embeddings":
-        raise UnsupportedModelError(f"{subject.name}, a {type(subject.hf).__name__}, cannot be opened: {why}")
-    return _changed(subject, layers, drop=gone, why=why), TakenOff(" and ".join(f"`{name}`" for name in gone), layers, why)
+    return _changed(subject, layers, drop=gone, why=why), TakenOff(
+        " and ".join(f"`{name}`" for name in gone), layers, why
+    )
 
 
 def _has(subject: Subject, path: ValuePath, name: str) -> bool:
@@ -103,9 +104,7 @@ def _changed(
             unavailable={**family.unavailable, **lacks},
             **changes,  # pyright: ignore[reportArgumentType]
         )
-    kinds = [
-        _lesser(kind, gone, lacks, changes) if kind.layers & set(layers) else kind for kind in family.kinds
-    ]
+    kinds = [_lesser(kind, gone, lacks, changes) if kind.layers & set(layers) else kind for kind in family.kinds]
     return replace(family, kinds=tuple(kinds))
 
 

@@ -39,20 +39,18 @@ def find_around(recording: Recording) -> Around:
     layers = _layers(recording)
     container = model.get_submodule(layers)
     blocks = tuple(f"{layers}.{name}" for name, child in container._modules.items() if child is not None)
-    for block in blocks:
-        calls = len(recording.calls_of(block))
-        if calls != 1:
-            times = "not at all" if not calls else f"{calls} times"
-            raise UnsupportedModelError(
-                f"{type(model).__name__} cannot be opened: a pass of it calls `{block}` {times}, and each of its "
-                f"{len(blocks)} blocks is to be called once. Its layers are looped, or take turns, so that a value of a "
-                "layer would stand for several."
-            )
+    if not any(len(recording.calls_of(block)) == 1 for block in blocks):
+        times = len(recording.calls_of(blocks[0]))
+        raise UnsupportedModelError(
+            f"{type(model).__name__} cannot be opened: its layers are looped. A pass calls `{blocks[0]}` {times} times, "
+            f"and none of the {len(blocks)} blocks there once, so that a value of a layer would stand for several."
+        )
     paths = {module: path for path, module in reversed(tuple(model.named_modules()))}
     embedding = _embedding(recording, paths)
     modules = {"embed_tokens": embedding.path, "layers": layers}
     head = _head(recording, paths, blocks)
-    last = recording.calls.index(recording.calls_of(blocks[-1])[0])
+    called = next(block for block in reversed(blocks) if recording.calls_of(block))
+    last = recording.calls.index(recording.calls_of(called)[-1])
     end = recording.calls.index(head) if head is not None else len(recording.calls)
     norms = [call for call in recording.calls[last + 1 : end] if is_norm(call.module)]
     if norms:
@@ -99,7 +97,7 @@ def _head(recording: Recording, paths: dict[nn.Module, str], blocks: tuple[str, 
         return own
     words = getattr(recording.model.config.get_text_config(), "vocab_size", None)
     heads = [call for call in recording.calls if is_linear(call.module) and not call.path.startswith(blocks)]
-    wide = [call for call in heads if call.returned is not None and call.returned.shape[-1] == words]
+    wide = [call for call in heads if call.shape[-1:] == (words,)]
     has_logits = "logits" in recording.result if isinstance(recording.result, dict) else False
     return wide[-1] if wide and has_logits else None
 

@@ -164,7 +164,8 @@ class _Finder:
         name = self.names.get(id(tree))
         if name is None:
             return None
-        return name if tree.scaled is None else Times(name, *self._factor(tree.scaled[1]))
+        is_multiple = tree.scaled is not None and self._call(tree) is None
+        return Times(name, *self._factor(tree.scaled[1])) if is_multiple and tree.scaled else name
 
     def _factor(self, by: float | str) -> tuple[float | str, bool]:
         return (self.block.below(by), True) if isinstance(by, str) else (by, False)
@@ -172,8 +173,10 @@ class _Finder:
     # Names of what is added.
 
     def _name(self, leaf: Node) -> None:
-        term = leaf.scaled[0] if leaf.scaled is not None else leaf
-        call = self._call(term)
+        term, call = leaf, self._call(leaf)
+        if call is None and leaf.scaled is not None:
+            term = leaf.scaled[0]
+            call = self._call(term)
         if call is None:
             return
         site, after = call, None

@@ -6,6 +6,7 @@ What is found is a claim, to be put to the test on the model's own weights: `cut
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -39,26 +40,30 @@ def derive(hf: PreTrainedModel, has_weights: bool = False, device: Any = None) -
         recording = record(hf, has_weights, device)
     except Exception as error:
         first = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-        raise UnsupportedModelError(f"no pass of {type(hf).__name__} can be run to find its values in: {first}") from error
+        raise UnsupportedModelError(
+            f"no pass of {type(hf).__name__} can be run to find its values in: {first}"
+        ) from error
     return family_of_recording(hf, recording)
 
 
 def family_of_recording(hf: PreTrainedModel, recording: Recording) -> Family:
     """The family that a recorded pass shows."""
     around = find_around(recording)
-    kinds: dict[Any, list[int]] = {}
+    kinds: dict[Any, tuple[Found, list[int]]] = {}
+    uncalled: dict[int, list[int]] = {}
     for number, path in enumerate(around.blocks):
-        kinds.setdefault(_signature(recording, path), []).append(number)
-    found = [(layers, _found(recording, around.blocks[layers[0]])) for layers in kinds.values()]
-    sizes = _sizes(recording, around, [inside for _, (_, inside) in found])
-    base = _base(hf, recording, around, sizes)
-    if len(found) == 1:
-        return _laid_over(base, found[0][1])
-    words = _words([one for _, one in found])
-    listed = [
-        _kind(word, layers, one, around.blocks[layers[0]]) for word, (layers, one) in zip(words, found, strict=True)
-    ]
-    return _with(base, kinds=tuple(listed))
+        calls = len(recording.calls_of(path))
+        if calls != 1:
+            uncalled.setdefault(calls, []).append(number)
+            continue
+        found = _found(recording, path)
+        kinds.setdefault(_signature(recording, path, found), (found, []))[1].append(number)
+    base = _base(hf, recording, around, _sizes(recording, around, [inside for (_, inside), _ in kinds.values()]))
+    if len(kinds) == 1 and not uncalled:
+        return _laid_over(base, *(found for found, _ in kinds.values()))
+    words = _words([found for found, _ in kinds.values()])
+    listed = [_kind(word, layers, found) for word, (found, layers) in zip(words, kinds.values(), strict=True)]
+    return replace(base, kinds=(*listed, *(_uncalled(calls, layers) for calls, layers in uncalled.items())))
 
 
 def _refuse_encoders(hf: PreTrainedModel) -> None:
@@ -70,16 +75,17 @@ def _refuse_encoders(hf: PreTrainedModel) -> None:
         )
 
 
-def _signature(recording: Recording, path: str) -> Any:
-    """What tells the kinds of layers apart: modules, what is called, and the shapes inside the attention."""
+def _signature(recording: Recording, path: str, found: Found) -> Any:
+    """What tells the kinds of layers apart: what was found, their modules, and the shapes inside the attention."""
     block = recording.model.get_submodule(path)
     attended = tuple(
         (own.removeprefix(path), tuple(what.shapes.items()))
         for own, what in recording.attended.items()
         if own.startswith(f"{path}.")
     )
-    calls = tuple((call.path.removeprefix(path), call.argument) for call in recording.inside(path))
-    return tuple((name, type(part).__name__) for name, part in block.named_modules()), attended, calls
+    modules = tuple((name, type(part).__name__) for name, part in block.named_modules())
+    told = repr((found[0].stream, found[0].no_sum, found[1]))
+    return modules, attended, told
 
 
 def _found(recording: Recording, path: str) -> Found:
@@ -89,15 +95,15 @@ def _found(recording: Recording, path: str) -> Found:
 
 def _sizes(recording: Recording, around: Around, insides: Iterable[Inside]) -> dict[str, int]:
     sizes = {"num_layers": len(around.blocks)}
-    first = recording.call_of(around.blocks[0])
-    if first is not None and first.given is not None:
-        sizes["hidden_size"] = first.given.shape[-1]
+    first = next(call for path in around.blocks for call in recording.calls_of(path))
+    if first.given_shape:
+        sizes["hidden_size"] = first.given_shape[-1]
     for inside in insides:
         for name, size in inside.sizes.items():
             sizes.setdefault(name, size)
     head = recording.call_of(around.modules.get("lm_head", "?"))
-    if head is not None and head.returned is not None:
-        sizes["vocab_size"] = head.returned.shape[-1]
+    if head is not None and head.shape:
+        sizes["vocab_size"] = head.shape[-1]
     else:
         embedding: Any = recording.model.get_submodule(around.modules["embed_tokens"])
         sizes["vocab_size"] = int(embedding.num_embeddings)
@@ -142,7 +148,7 @@ def _layer_values(block: Block, inside: Inside) -> dict[str, Site]:
 
 def _laid_over(base: Family, found: Found) -> Family:
     block, inside = found
-    return _with(
+    return replace(
         base,
         modules={**base.modules, **inside.modules},
         values=_in_order({**base.values, **_layer_values(block, inside)}),
@@ -156,7 +162,16 @@ def _no_sum(block: Block) -> str:
     return block.no_sum[:1].upper() + block.no_sum[1:] + "." if block.no_sum else ""
 
 
-def _kind(word: str, layers: list[int], found: Found, path: str) -> Kind:
+def _uncalled(calls: int, layers: list[int]) -> Kind:
+    """Layers that a pass does not come by, or comes by several times."""
+    why = f"A pass calls this layer {calls} times: it is looped, so that its values would stand for several."
+    if not calls:
+        why = "A pass from ids alone does not come by this layer."
+    gone = {value.name: why for value in VALUES.values() if value.host != "model" and not value.derived}
+    return Kind(name=f"{calls} calls a pass", layers=frozenset(layers), unavailable=gone)
+
+
+def _kind(word: str, layers: list[int], found: Found) -> Kind:
     block, inside = found
     values = _layer_values(block, inside)
     return Kind(
@@ -210,15 +225,10 @@ def _words(found: list[Found]) -> list[str]:
             parts.append("experts" if inside.modules.get("mlp", {}).keys() & {"router", "experts"} else "MLP")
         said.append(" and ".join(parts) or "blocks")
     return [
-        word if said.count(word) == 1 else f"{word} ({said[: number + 1].count(word)})" for number, word in enumerate(said)
+        word if said.count(word) == 1 else f"{word} ({said[: number + 1].count(word)})"
+        for number, word in enumerate(said)
     ]
 
 
 def _in_order(values: dict[str, Site]) -> dict[str, Site]:
     return {name: values[name] for name in VALUES if name in values}
-
-
-def _with(family: Family, **changes: Any) -> Family:
-    from dataclasses import replace
-
-    return replace(family, **changes)

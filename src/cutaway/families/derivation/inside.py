@@ -130,7 +130,7 @@ class _Finder:
             return
         end = ends[-1]
         names["o_proj"] = end.path.removeprefix(f"{host}.")
-        width, heads = end.given.shape[-1], sizes.get("num_heads", 0)
+        width, heads = end.given_shape[-1], sizes.get("num_heads", 0)
         if heads and "head_dim" not in sizes and width % heads == 0:
             sizes["head_dim"] = width // heads
         if heads and width == heads * sizes.get("head_dim", 0):
@@ -159,21 +159,21 @@ class _Finder:
         ):
             own = [call for call in norms if call.path.rpartition(".")[2].startswith((f"{key}_", _WORDS[key]))]
             latent = [call for call in norms if _is_latent(call.path, key)]
-            if len(own) == 1 and not latent and own[0].returned is not None:
+            if len(own) == 1 and not latent:
                 site = self._heads_of(own[0], host, heads)
                 if site is not None:
                     self.found.values[value] = site
         for call in norms:
-            if _is_latent(call.path, "kv") and call.returned is not None and len(call.returned.shape) == 3:
+            if _is_latent(call.path, "kv") and len(call.shape) == 3:
                 self.found.values["latent_kv"] = output_of(call.path.removeprefix(f"{host}."))
-                self.found.sizes["kv_latent_size"] = call.returned.shape[-1]
+                self.found.sizes["kv_latent_size"] = call.shape[-1]
 
     def _heads_of(self, call: Called, host: str, heads: str) -> Site | None:
         sizes = self.found.sizes
         count, width = sizes.get(heads), sizes.get("qk_head_dim")
-        if not count or not width or call.returned is None:
+        if not count or not width:
             return None
-        shape, own = tuple(call.returned.shape), call.path.removeprefix(f"{host}.")
+        shape, own = call.shape, call.path.removeprefix(f"{host}.")
         if shape == (BATCH, count, SEQ, width):
             return output_of(own)
         if shape == (BATCH, SEQ, count, width):
@@ -207,10 +207,10 @@ class _Finder:
         values = self.found.values
         call = self._given_to(host, "mlp_output")
         if host == self.block.path:
-            if call is not None:
+            if call is not None and call.given_shape[-1:] == (self._width(),):
                 at = call.path.removeprefix(f"{host}.")
                 values["mlp_input"] = input_of(at, argument=call.argument, of="layer", rows=call.takes_rows)
-        elif call is not None and call.given is not None and not is_linear(call.module):
+        elif call is not None and call.given_shape[-1:] == (self._width(),) and not is_linear(call.module):
             values["mlp_input"] = input_of("mlp", argument=call.argument, rows=call.takes_rows)
         module = self.recording.model.get_submodule(host)
         if host != self.block.path and is_experts(module):
@@ -232,13 +232,9 @@ class _Finder:
             return
         down, given = downs[-1], downs[-1].given
         names["down_proj"] = down.path.removeprefix(f"{host}.")
-        self.found.sizes["intermediate_size"] = given.shape[-1]
+        self.found.sizes["intermediate_size"] = down.given_shape[-1]
         self.found.values["mlp_neurons"] = input_of("down_proj", argument=down.argument, rows=down.takes_rows)
-        acts = [
-            call
-            for call in inside
-            if is_activation(call.module) and call.returned is not None and call.returned.shape == given.shape
-        ]
+        acts = [call for call in inside if is_activation(call.module) and call.shape == down.given_shape]
         if len(acts) == 1:
             names["act_fn"] = acts[0].path.removeprefix(f"{host}.")
             self.found.values["mlp_activation"] = output_of("act_fn", rows=acts[0].by_rows)
@@ -246,9 +242,9 @@ class _Finder:
             own = call.path.removeprefix(f"{host}.")
             if acts and given.factors and call.returned is acts[0].given:
                 names["gate_proj"] = own
-            elif call.returned is not None and any(call.returned is factor for factor in given.factors):
-                names["up_proj"] = own
-            elif acts and call.returned is acts[0].given:
+            elif (call.returned is not None and any(call.returned is factor for factor in given.factors)) or (
+                acts and call.returned is acts[0].given
+            ):
                 names["up_proj"] = own
 
     def _experts(self, host: str) -> None:
@@ -265,8 +261,8 @@ class _Finder:
                 names["router"] = call.path.removeprefix(f"{host}.")
         for call in self._inside(host):
             own = call.path.removeprefix(f"{host}.")
-            returned, kind = call.returned, type(call.module).__name__.lower()
-            if "." in own or returned is None or returned.shape[-1] != self._width():
+            kind = type(call.module).__name__.lower()
+            if "." in own or call.shape[-1:] != (self._width(),):
                 continue
             if "shared" in own:
                 names["shared_expert"] = own
@@ -276,18 +272,18 @@ class _Finder:
                 self.found.values.setdefault("routed_output", output_of("experts", rows=call.by_rows))
 
     def _width(self) -> int:
-        return self.block.call.given.shape[-1] if self.block.call.given is not None else 0
+        return self.block.call.given_shape[-1] if self.block.call.given_shape else 0
 
     def _router(self, call: Called, index: int, own: str, of: Host | None) -> None:
         of = None if of == "mlp" else of
         tokens = BATCH * SEQ
-        shapes = [None if node is None else tuple(node.shape) for node in call.all_returned]
-        if index >= len(shapes) or shapes[index] is None:
+        shapes = call.shapes
+        if index >= len(shapes) or not shapes[index]:
             return
 
         def place(i: int) -> Site | None:
             shape = shapes[i]
-            if shape is None or len(shape) not in (2, 3) or (len(shape) == 2 and shape[0] != tokens):
+            if len(shape) not in (2, 3) or (len(shape) == 2 and shape[0] != tokens):
                 return None
             return output_of(own, key=i, of=of, rows=len(shape) == 2)
 
@@ -296,13 +292,13 @@ class _Finder:
             return
         values, sizes = self.found.values, self.found.sizes
         values["router_logits"] = logits
-        count = sizes["num_experts"] = (shapes[index] or (0,))[-1]
+        count = sizes["num_experts"] = shapes[index][-1]
         rest = [i for i, shape in enumerate(shapes) if i != index and shape and shape[-1] != count and place(i)]
         whole = [i for i in rest if (node := call.all_returned[i]) is not None and node.integer]
         weights = [i for i in rest if i not in whole]
         if len(whole) == 1:
             values["expert_indices"] = _there(place(whole[0]))
-            sizes["experts_per_token"] = (shapes[whole[0]] or (0,))[-1]
+            sizes["experts_per_token"] = shapes[whole[0]][-1]
         if len(weights) == 1:
             values["expert_weights"] = _there(place(weights[0]))
 
@@ -345,7 +341,9 @@ class _Finder:
         sublayers, start = self.block.sublayers, self.block.call.given
         terms = {id(start): "layer_input"} if start is not None else {}
         terms |= {id(one.term): one.value for one in sublayers.values()}
-        before = sorted(name for name in names_in(self.block.stream) if not name.startswith(("mlp", "routed", "shared")))
+        before = sorted(
+            name for name in names_in(self.block.stream) if not name.startswith(("mlp", "routed", "shared"))
+        )
         node, parts = call.given, list[str]()
         pending = [node] if node is not None else []
         while pending:

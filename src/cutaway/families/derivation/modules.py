@@ -6,7 +6,19 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-_MIXERS = ("mamba", "delta", "conv", "recurrent", "rwkv", "lightning", "linearattention", "kda", "mlstm", "ssm", "mixer")
+_MIXERS = (
+    "mamba",
+    "delta",
+    "conv",
+    "recurrent",
+    "rwkv",
+    "lightning",
+    "linearattention",
+    "kda",
+    "mlstm",
+    "ssm",
+    "mixer",
+)
 _MORE_MIXERS = ("timemix", "rglru", "shortconv")
 
 

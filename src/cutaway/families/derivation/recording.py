@@ -34,17 +34,15 @@ _IN_PLACE = {"__iadd__", "add_", "__imul__", "mul_"}
 
 @dataclass(eq=False)
 class Node:
-    """What a tensor held at one instant.
+    """What a tensor held at one instant, whatever its shape.
 
     Attributes:
-        shape: its shape.
         terms: what it is the sum of; empty where it is none.
         factors: what it is the product of, entry by entry.
         scaled: what it is a multiple of, and by what: a number, or the path of a parameter or buffer.
         integer: whether it held whole numbers.
     """
 
-    shape: torch.Size
     terms: tuple[Node, ...] = ()
     factors: tuple[Node, ...] = ()
     scaled: tuple[Node, float | str] | None = None
@@ -53,7 +51,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Called:
-    """One call of a module: its argument's name, the first tensors that entered and left, and all that left."""
+    """One call of a module: its argument's name, the first tensors that entered and left, and all that left, each with
+    its shape."""
 
     path: str
     module: nn.Module
@@ -61,16 +60,23 @@ class Called:
     given: Node | None
     returned: Node | None
     all_returned: tuple[Node | None, ...]
+    given_shape: tuple[int, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what it returned first; empty where that is no tensor."""
+        return self.shapes[0] if self.shapes else ()
 
     @property
     def by_rows(self) -> bool:
         """Whether it returned a row for each token."""
-        return self.returned is not None and len(self.returned.shape) == 2 and self.returned.shape[0] == BATCH * SEQ
+        return len(self.shape) == 2 and self.shape[0] == BATCH * SEQ
 
     @property
     def takes_rows(self) -> bool:
         """Whether it was given a row for each token."""
-        return self.given is not None and len(self.given.shape) == 2 and self.given.shape[0] == BATCH * SEQ
+        return len(self.given_shape) == 2 and self.given_shape[0] == BATCH * SEQ
 
 
 @dataclass
@@ -105,7 +111,7 @@ class Recording:
         """What a tensor holds now."""
         found = self._nodes.get(id(tensor))
         if found is None:
-            found = Node(tensor.shape, integer=not tensor.is_floating_point())
+            found = Node(integer=not tensor.is_floating_point())
             self.hold(tensor, found)
         return found
 
@@ -182,20 +188,23 @@ def _note_inside(recording: Recording, path: str, moment: Moment, passing: Any) 
 @contextmanager
 def _hooked(recording: Recording) -> Generator[None]:
     """Has every call of a module noted."""
-    entered: dict[int, list[tuple[str, Node | None]]] = {}
+    entered: dict[int, list[tuple[str, Node | None, tuple[int, ...]]]] = {}
 
     def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         names = list(inspect.signature(module.forward).parameters)
         passed = {**dict(zip(names, args, strict=False)), **kwargs}
         argument = next((name for name, value in passed.items() if isinstance(value, Tensor)), "")
-        given = recording.node(passed[argument]) if argument else None
-        entered.setdefault(id(module), []).append((argument, given))
+        tensor = passed[argument] if argument else None
+        given = None if tensor is None else recording.node(tensor)
+        entered.setdefault(id(module), []).append((argument, given, () if tensor is None else tuple(tensor.shape)))
 
     def leave(path: str, module: nn.Module, _args: Any, output: Any) -> None:
-        argument, given = entered[id(module)].pop()
-        returned = [recording.node(item) if isinstance(item, Tensor) else None for item in _items(output)]
+        argument, given, given_shape = entered[id(module)].pop()
+        items = _items(output)
+        returned = tuple(recording.node(item) if isinstance(item, Tensor) else None for item in items)
+        shapes = tuple(tuple(item.shape) if isinstance(item, Tensor) else () for item in items)
         first = returned[0] if returned else None
-        recording.calls.append(Called(path, module, argument, given, first, tuple(returned)))
+        recording.calls.append(Called(path, module, argument, given, first, returned, given_shape, shapes))
 
     handles: list[Any] = []
     try:
@@ -232,27 +241,26 @@ class _Watch(TorchFunctionMode):
                 recording.hold(result, made)
         return result
 
-    def _made(
-        self, name: str, args: Any, tensors: list[Tensor], before: list[Node], result: Tensor
-    ) -> Node | None:
-        if name in _ADD and len(before) == 2 and before[0].shape == before[1].shape:
-            return Node(result.shape, terms=(before[0], before[1]))
+    def _made(self, name: str, args: Any, tensors: list[Tensor], before: list[Node], result: Tensor) -> Node | None:
+        if name in _ADD and len(before) == 2 and tensors[0].shape == tensors[1].shape:
+            return Node(terms=(before[0], before[1]))
         if name in _MULTIPLY and len(before) == 2:
             return self._product(tensors, before, result)
-        if name in _MULTIPLY and len(args) > 1 and isinstance(args[1] if args[0] is tensors[0] else args[0], (int, float)):
-            return Node(result.shape, scaled=(before[0], float(args[1] if args[0] is tensors[0] else args[0])))
+        number = args[1] if len(args) > 1 and args[0] is tensors[0] else args[0]
+        if name in _MULTIPLY and isinstance(number, (int, float)):
+            return Node(scaled=(before[0], float(number)))
         if name in _SAME and args[0] is tensors[0]:
             same = result.numel() == tensors[0].numel() and result.shape[-1:] == tensors[0].shape[-1:]
             return before[0] if same else None
-        return Node(result.shape) if name in _IN_PLACE else None
+        return Node() if name in _IN_PLACE else None
 
     def _product(self, tensors: list[Tensor], before: list[Node], result: Tensor) -> Node:
         for one, other in ((0, 1), (1, 0)):
             learned = self._recording.name(tensors[other])
-            if learned and tensors[other].numel() in (1, result.shape[-1]) and before[one].shape == result.shape:
-                return Node(result.shape, scaled=(before[one], learned))
-        same = before[0].shape == before[1].shape
-        return Node(result.shape, factors=(before[0], before[1]) if same else ())
+            if learned and tensors[other].numel() in (1, result.shape[-1]) and tensors[one].shape == result.shape:
+                return Node(scaled=(before[one], learned))
+        same = tensors[0].shape == tensors[1].shape
+        return Node(factors=(before[0], before[1]) if same else ())
 
 
 _FOLLOWED = _ADD | _MULTIPLY | _SAME

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cutaway.families.family import setting
+
 _KEYS = {
     "num_layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "hidden_size": ("hidden_size", "n_embd", "d_model"),
@@ -25,6 +27,6 @@ def keys_of(sizes: Mapping[str, int], config: Any) -> dict[str, str | int]:
     """For each size the config's key that says the same, or where none does, the size."""
     found: dict[str, str | int] = {}
     for name, size in sizes.items():
-        keys = [key for key in _KEYS.get(name, ()) if getattr(config, key, None) == size]
+        keys = [key for key in _KEYS.get(name, ()) if setting(config, key) == size]
         found[name] = keys[0] if keys else size
     return found

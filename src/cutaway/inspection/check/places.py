@@ -132,7 +132,8 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
         value = address.read(passing)
         if not isinstance(value, Tensor):
             raise CheckError(
-                f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.", value=place.name
+                f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.",
+                value=place.name,
             )
         kept = value.clone()  # what passes may be written into further on
         values.update({str(path): kept for path in place.paths})

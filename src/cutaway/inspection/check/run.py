@@ -166,7 +166,9 @@ def sample(subject: Subject, rows: int, seq: int, hidden_from: int = 0) -> dict[
     return {"input_ids": ids.to(subject.input_device), "attention_mask": mask.to(subject.input_device)}
 
 
-def _what_changes_the_logits(subject: Subject, inputs: Mapping[str, Tensor], plain: Tensor, at: Sequence[Place]) -> CheckError:
+def _what_changes_the_logits(
+    subject: Subject, inputs: Mapping[str, Tensor], plain: Tensor, at: Sequence[Place]
+) -> CheckError:
     """Looks at each layer by itself, then at each value of the first that changes the result."""
     layers, word = dict.fromkeys(place.layer for place in at), result_word(subject)
     for layer in layers:
