@@ -43,7 +43,7 @@ class Kind:
     Attributes:
         name: what such a layer has, in words: "experts".
         has: the path of a module below the layer that the layers of this kind have, and the others have not.
-        layers: their numbers, in the place of `has`.
+        layers: their numbers, where these are known and not to be told by `has`.
         modules, values, unavailable: in addition to the family's, or in the place of its own.
         lacks: the hosts that these layers do not have, with all their values.
         stream: the sum in the place of the family's; None for the same.

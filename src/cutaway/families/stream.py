@@ -58,12 +58,13 @@ def factor_of(name: str, term: Term) -> float:
 
 
 def with_numbers(term: Any, config: Any) -> Any:
-    """The same expression, or none, with the numbers that a config has under its keys."""
+    """The same expression, or none, with the numbers that a config has under its keys; a factor of 1 is left out."""
     if term is None:
         return None
     if isinstance(term, Times):
         number = getattr(config, term.by) if isinstance(term.by, str) and not term.learned else term.by
-        return Times(with_numbers(term.term, config), number, term.learned)
+        inner = with_numbers(term.term, config)
+        return inner if number == 1 else Times(inner, number, term.learned)
     if isinstance(term, str):
         return term
     return tuple(with_numbers(part, config) for part in term)

@@ -58,7 +58,7 @@ class Places:
         return found
 
     def _is_of(self, layer: int, kind: Kind) -> bool:
-        if not kind.has:
+        if kind.layers:
             return layer in kind.layers
         return self._step(f"{self._layers}.{self._keys[layer]}", kind.has) in self.modules
 

@@ -127,6 +127,8 @@ class Subject:
         config = self.hf.config
         rope: Any = getattr(config, "rope_parameters", None)
         context = getattr(config, "max_position_embeddings", None)
+        if isinstance(context, int) and context < 1:
+            context = None  # as XLNet says that it has none
         if isinstance(rope, Mapping) and rope.get("rope_type") == "dynamic":  # pyright: ignore[reportUnknownMemberType]
             context = None  # it turns by the length of the prompt
         weight = getattr(self.modules[self.module_path("model", None, "embed_tokens")], "weight", None)
@@ -178,7 +180,7 @@ class Subject:
                 shape = getattr(None if passing is None else site.slot.read(passing, self.sizes), "shape", ())
                 if len(shape) == len(value.layout.axes):
                     for axis, length in zip(value.layout.axes, shape, strict=True):
-                        if axis in CONFIG_NAMES:
+                        if axis in CONFIG_NAMES and axis not in _OF_THE_MODEL:
                             measured.setdefault(axis, length)
             self._sizes_at[layer] = {**self.sizes, **measured}
         return self._sizes_at[layer]
@@ -260,6 +262,8 @@ class Subject:
             return f"A pass of this model does not come by it: `{own or 'the model'}`, {MOMENTS[site.moment]}.{more}"
         if own in self.survey.repeated:
             return f"A pass of this model comes by it more than once: it calls `{own}` several times."
+        if (own, site.moment) in self.survey.twice:
+            return f"One call of `{own}` comes by it more than once: {MOMENTS[site.moment]}."
         return ""
 
     @cached_property
@@ -401,3 +405,7 @@ def operation_rank(address: Address) -> tuple[int, ...]:
 
 _SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
 """The axes that tensor parallelism splits."""
+
+
+_OF_THE_MODEL = ("num_layers", "hidden_size", "vocab_size")
+"""The sizes that are one for all layers, and are not measured on each."""

@@ -38,6 +38,7 @@ class Survey:
         order: each moment, with its rank in the pass.
         passing: the shapes of what passed there: a tensor on the meta device, or a container of them.
         repeated: the paths of modules that a pass calls more often than they stand in the model.
+        twice: the moments inside a module's call that came several times in one call of it.
         callers: the paths of the modules that call a module that stands in several places.
         trial: how the model was called.
         failure: why no pass could be run at all; empty where one was.
@@ -46,6 +47,7 @@ class Survey:
     order: Mapping[Key, int] = field(default_factory=dict[Key, int])
     passing: Mapping[Key, Any] = field(default_factory=dict[Key, Any])
     repeated: frozenset[str] = frozenset()
+    twice: frozenset[Key] = frozenset()
     callers: frozenset[str] = frozenset()
     trial: Trial = field(default_factory=Trial)
     failure: str = ""
@@ -78,6 +80,7 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
     order: dict[Key, int] = {}
     passing: dict[Key, Any] = {}
     repeated: set[str] = set()
+    twice: set[Key] = set()
     callers: set[str] = set()
 
     def enter(module: nn.Module, _call: Any) -> None:
@@ -92,6 +95,8 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
 
     def note(module: nn.Module, moment: Moment | OperationMoment, what: Any) -> None:
         key = (here.last(module), moment)
+        if key in order and key[0] not in repeated:
+            twice.add(key)
         order.setdefault(key, len(order))
         passing.setdefault(key, what if of_twin else _shapes(what))
 
@@ -115,7 +120,7 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
     except BaseException:
         remove_all(noted)  # once more, where an interrupt has cut it short
         raise
-    return Survey(order, passing, frozenset(repeated), frozenset(callers))
+    return Survey(order, passing, frozenset(repeated), frozenset(twice), frozenset(callers))
 
 
 def _shapes(what: Any) -> Any:

@@ -25,7 +25,7 @@ class Sublayer:
 
     Attributes:
         value: the name of what it adds.
-        term: what it adds, before a factor.
+        term: what it adds, before a factor of the block's.
         call: the call that returned it, before a norm that comes after it.
         host: the path of the sublayer's module; the block's own where its parts stand in the block itself.
     """
@@ -125,15 +125,14 @@ class _Finder:
 
     # The sum.
 
-    def _expand(self, node: Node, depth: int = 0) -> Node | tuple[object, ...]:
+    def _expand(self, node: Node, depth: int = 0) -> object:
         """A node as the sum that it is, down to the block's input and what modules return."""
         if node is self.start or depth > _DEEPEST:
             return node
         if node.terms and (self._has_start(node) or self._call(node) is None):
             return tuple(self._expand(part, depth + 1) for part in node.terms)
-        if node.scaled is not None and self._has_start(node):
-            inner = self._expand(node.scaled[0], depth + 1)
-            return (_Scaled(inner, node.scaled[1]),)
+        if node.scaled is not None and (self._has_start(node) or self._call(node) is None):
+            return _Scaled(self._expand(node.scaled[0], depth + 1), node.scaled[1])
         return node
 
     def _has_start(self, node: Node, depth: int = 0) -> bool:
@@ -152,20 +151,18 @@ class _Finder:
         """The expression of a tree; None where a leaf of it has no name."""
         if isinstance(tree, _Scaled):
             inner = self._written(tree.inner)
-            return None if inner is None else Times(inner, *self._factor(tree.by))
+            if inner is None or tree.by == 1:
+                return inner
+            return Times(inner, *self._factor(tree.by))
         if isinstance(tree, tuple):
             parts = [self._written(part) for part in tree]  # pyright: ignore[reportUnknownVariableType]
             if any(part is None for part in parts):
                 return None
-            return parts[0] if len(parts) == 1 else _flat(tuple(part for part in parts if part is not None))
+            return _flat(tuple(part for part in parts if part is not None))
         if tree is self.start:
             return "layer_input"
         assert isinstance(tree, Node)
-        name = self.names.get(id(tree))
-        if name is None:
-            return None
-        is_multiple = tree.scaled is not None and self._call(tree) is None
-        return Times(name, *self._factor(tree.scaled[1])) if is_multiple and tree.scaled else name
+        return self.names.get(id(tree))
 
     def _factor(self, by: float | str) -> tuple[float | str, bool]:
         return (self.block.below(by), True) if isinstance(by, str) else (by, False)
@@ -173,10 +170,7 @@ class _Finder:
     # Names of what is added.
 
     def _name(self, leaf: Node) -> None:
-        term, call = leaf, self._call(leaf)
-        if call is None and leaf.scaled is not None:
-            term = leaf.scaled[0]
-            call = self._call(term)
+        call = self._call(leaf)
         if call is None:
             return
         site, after = call, None
@@ -193,7 +187,7 @@ class _Finder:
         in_block = is_linear(call.module) and self.block.below(call.path) == child
         host = self.block.path if in_block else f"{self.block.path}.{child}"
         self.names[id(leaf)] = value
-        self.block.sublayers[value] = Sublayer(value, term, call, host)
+        self.block.sublayers[value] = Sublayer(value, leaf, call, host)
         if value in _HOST:
             self.block.modules[SUBLAYERS[_HOST[value]]] = "" if in_block else child
         below = self.block.below(site.path)

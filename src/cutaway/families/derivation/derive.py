@@ -5,7 +5,7 @@ What is found is a claim, to be put to the test on the model's own weights: `cut
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from cutaway.families.derivation.block import Block, find_block
 from cutaway.families.derivation.inside import Inside, look_inside
 from cutaway.families.derivation.recording import Recording, record
 from cutaway.families.derivation.sizes import keys_of
-from cutaway.families.family import Family, Kind
+from cutaway.families.family import Family, Kind, setting
 from cutaway.sites import Site, input_of, output_of
 from cutaway.vocabulary import SUBLAYERS, VALUES, Host
 
@@ -63,7 +63,8 @@ def family_of_recording(hf: PreTrainedModel, recording: Recording) -> Family:
         return _laid_over(base, *(found for found, _ in kinds.values()))
     words = _words([found for found, _ in kinds.values()])
     listed = [_kind(word, layers, found) for word, (found, layers) in zip(words, kinds.values(), strict=True)]
-    return replace(base, kinds=(*listed, *(_uncalled(calls, layers) for calls, layers in uncalled.items())))
+    listed += [_uncalled(calls, layers) for calls, layers in uncalled.items()]
+    return with_common_facts(base, [replace(kind, has=_only_theirs(recording, around, kind)) for kind in listed])
 
 
 def _refuse_encoders(hf: PreTrainedModel) -> None:
@@ -96,8 +97,8 @@ def _found(recording: Recording, path: str) -> Found:
 def _sizes(recording: Recording, around: Around, insides: Iterable[Inside]) -> dict[str, int]:
     sizes = {"num_layers": len(around.blocks)}
     first = next(call for path in around.blocks for call in recording.calls_of(path))
-    if first.given_shape:
-        sizes["hidden_size"] = first.given_shape[-1]
+    stated = setting(recording.model.config.get_text_config(), "hidden_size")
+    sizes["hidden_size"] = stated if isinstance(stated, int) else first.given_shape[-1]
     for inside in insides:
         for name, size in inside.sizes.items():
             sizes.setdefault(name, size)
@@ -162,6 +163,17 @@ def _no_sum(block: Block) -> str:
     return block.no_sum[:1].upper() + block.no_sum[1:] + "." if block.no_sum else ""
 
 
+def _only_theirs(recording: Recording, around: Around, kind: Kind) -> str:
+    """The path of a module that the layers of a kind have, and no others; empty where there is none."""
+    names = [
+        {name for name, _ in recording.model.get_submodule(path).named_modules() if name.count(".") < 2}
+        for path in around.blocks
+    ]
+    theirs = set.intersection(*(names[layer] for layer in kind.layers))
+    others = set[str]().union(*(names[layer] for layer in range(len(names)) if layer not in kind.layers))
+    return min(theirs - others, key=lambda name: (name.count("."), name), default="")
+
+
 def _uncalled(calls: int, layers: list[int]) -> Kind:
     """Layers that a pass does not come by, or comes by several times."""
     why = f"A pass calls this layer {calls} times: it is looped, so that its values would stand for several."
@@ -179,7 +191,7 @@ def _kind(word: str, layers: list[int], found: Found) -> Kind:
         layers=frozenset(layers),
         modules=inside.modules,
         values=values,
-        unavailable=_unavailable(None, values, inside.why, ()),
+        unavailable=_unavailable(None, values, inside.why, _lacking(inside)),
         lacks=_lacking(inside),
         stream=block.stream,
         no_sum=_no_sum(block),
@@ -190,18 +202,57 @@ def _lacking(inside: Inside) -> tuple[Host, ...]:
     return tuple(host for host, name in SUBLAYERS.items() if name not in inside.modules["layer"] and host != "mixer")
 
 
+def with_common_facts(base: Family, kinds: list[Kind]) -> Family:
+    """A family of these kinds that states itself what holds for all of them, so that each kind states what is other."""
+    values = _shared([kind.values for kind in kinds])
+    unavailable = _shared([kind.unavailable for kind in kinds])
+    hosts = [host for host in kinds[0].modules if all(host in kind.modules for kind in kinds)]
+    modules = {host: _shared([kind.modules[host] for kind in kinds]) for host in hosts}
+    streams = {repr(kind.stream): kind.stream for kind in kinds}
+    same = len(streams) == 1
+    lesser = [
+        replace(
+            kind,
+            values={name: site for name, site in kind.values.items() if name not in values},
+            unavailable={name: why for name, why in kind.unavailable.items() if name not in unavailable},
+            modules={
+                host: own
+                for host, names in kind.modules.items()
+                if (own := {name: path for name, path in names.items() if modules.get(host, {}).get(name) != path})
+            },
+            stream=None if same else kind.stream,
+        )
+        for kind in kinds
+    ]
+    return replace(
+        base,
+        modules={**base.modules, **modules},
+        values=_in_order({**base.values, **values}),
+        unavailable={**base.unavailable, **unavailable},
+        stream=(kinds[0].stream or ()) if same else (),
+        kinds=tuple(lesser),
+    )
+
+
+def _shared(facts: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all of these mappings have alike."""
+    first, *rest = facts
+    return {name: fact for name, fact in first.items() if all(other.get(name) == fact for other in rest)}
+
+
 def _unavailable(
     base: Family | None, values: dict[str, Site], why: dict[str, str], lacks: tuple[Host, ...]
 ) -> dict[str, str]:
     """Why each usual value of a layer that was not found is not there."""
     usual = [value for value in VALUES.values() if value.host != "model" and not value.derived]
+    norms = {"attention_norm_output": "attention", "mlp_norm_output": "mlp", "mlp_input": "mlp"}
     found = {} if base is None else dict(base.unavailable)
     for value in usual:
-        if value.name in values or value.host in lacks:
+        if value.name in values or norms.get(value.name, value.host) in lacks:
             continue
         if value.name in why or not value.rare:
             found[value.name] = why.get(value.name, _NOT_FOUND.get(value.name, "It was not found in a recorded pass."))
-    for host in lacks:
+    for host in lacks if base is not None else ():
         words = {"attention": "attention", "mlp": "MLP"}
         gone = [value.name for value in usual if value.host == host and value.name not in values]
         found.update({name: why.get(name, f"No {words.get(host, host)} was found in its blocks.") for name in gone})

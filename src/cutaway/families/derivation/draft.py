@@ -1,181 +1,229 @@
-"""Writing what was found as a family file."""
+"""A derived family as the text of a file, to start one by hand from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import json
+import pprint
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from transformers import PretrainedConfig
+import torch
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from cutaway.families.family import uncommon_settings
-from cutaway.families.proposal.recording import Recording
-from cutaway.families.proposal.structure import Structure
+from cutaway.families.derivation.derive import derive
+from cutaway.families.family import Family, Kind, setting, uncommon_settings
+from cutaway.families.stream import Times
+from cutaway.families.usual import USUAL_SITES
+from cutaway.sites import OperationMoment, Site
 from cutaway.vocabulary import MODULES, VALUES
 
-_KEYS = {
-    "num_layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden_size": ("hidden_size", "n_embd", "d_model"),
-    "num_heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
-    "num_kv_heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv"),
-    "head_dim": ("head_dim",),
-    "qk_head_dim": ("head_dim", "qk_head_dim"),
-    "vocab_size": ("vocab_size",),
-    "intermediate_size": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff"),
-}
-"""What configs call each size; the one whose value is the measured one is taken."""
-
-_FUNCTION_OF = ("attention_scores", "attention_probabilities", "attention_head_outputs")
+_STEP = "    "
 
 
-def write(structure: Structure, recording: Recording) -> str:
-    """The file's text."""
-    values, unavailable = _values(structure)
-    config = recording.twin.config
-    name = str(config.model_type).replace("-", "_")
-    sizes = list(_sizes(structure, config))
-    sites = sorted({site.partition("(")[0] for site in values.values()})
-    architecture = type(recording.twin).__name__
+def propose(model: PreTrainedModel | PretrainedConfig) -> str:
+    """The file's text; see `cutaway.families.propose`."""
+    hf = model if isinstance(model, PreTrainedModel) else _without_weights(model)
+    return written(derive(hf), hf.config, type(hf))
+
+
+def _without_weights(config: PretrainedConfig) -> PreTrainedModel:
+    with torch.device("meta"):
+        made: Any = AutoModelForCausalLM.from_config(copy.deepcopy(config))
+    return made.eval()
+
+
+def written(family: Family, config: Any, of: type[PreTrainedModel]) -> str:
+    """A family as Python source."""
+    name = family.name.replace("-", "_")
+    body = list(_body(family, config))
+    text = "\n".join(body)
+    words = {word for word in ("Family", "Kind", "times") if f"{word}(" in text or word == "Family"}
+    imports = sorted(_imported(family))
     lines = [
-        f'"""{architecture}: drafted from its module tree. Compare it with transformers\' source, line by line.',
+        f'"""{of.__name__}: found in a pass of it. Compare it with transformers\' source, line by line.',
         "",
-        f"{type(recording.twin).__module__.replace('.', '/')}.py",
+        f"{of.__module__.replace('.', '/')}.py",
         '"""',
         "",
-        "from cutaway.families.family import Family",
-        f"from cutaway.sites import {', '.join(sites)}",
+        f"from cutaway.families import {', '.join(sorted(words))}",
+        *(["from cutaway.families.usual import USUAL_SITES"] if "USUAL_SITES" in text else []),
+        f"from cutaway.sites import {', '.join(imports)}",
         "",
         f"{name.upper()} = Family(",
         f'    name="{name}",',
-        f'    architectures=("{architecture}",),',
+        f"    architectures={_quoted(family.architectures)},",
         "    checkpoints=(),  # to check: well-known checkpoints, by their hub ids",
-        "    modules={",
-        *_modules(structure),
-        "    },",
-        "    sizes={",
-        *sizes,
-        "    },",
-        "    values={",
-        *(f'        "{key}": {site},' for key, site in values.items()),
-        "    },",
-        "    unavailable={",
-        *(f'        "{key}": "{why}",' for key, why in unavailable.items()),
-        "    },",
-        *_to_check(structure.notes.get("stream", ""), indent=4),
-        "    stream=(" + ", ".join(f'"{term}"' for term in structure.stream) + "),",
-        *_settings(config, "\n".join(sizes)),
+        *body,
+        ")",
+        "",
     ]
-    if structure.positions:
-        lines += _to_check(f"`{structure.positions}` is taken for the embedding of positions.", indent=4)
-        lines.append("    positions_from_mask=True,")
-    return "\n".join([*lines, ")", ""])
+    return "\n".join(line for line in lines if line != "from cutaway.sites import ")
 
 
-def _to_check(note: str, indent: int) -> list[str]:
-    return [f"{' ' * indent}# to check: {note}"] if note else []
+def _body(family: Family, config: Any) -> Iterator[str]:
+    yield from _modules("modules", family.modules, _STEP)
+    yield f"{_STEP}sizes={{"
+    for name, key in _stated(family).items():
+        note = "" if isinstance(key, str) else "  # to check: no key of the config says so"
+        yield f'{_STEP * 2}"{name}": {_quoted(key)},{note}'
+    yield f"{_STEP}}},"
+    yield from _values(family.values, _STEP, usual=not family.kinds)
+    yield from _reasons(family.unavailable, _STEP)
+    yield f"{_STEP}stream={_expression(family.stream, config)},"
+    if family.no_sum:
+        yield f"{_STEP}no_sum={_quoted(family.no_sum)},"
+    if family.premix_differs:
+        yield f"{_STEP}premix_differs={_quoted(family.premix_differs)},"
+    if family.no_lens:
+        yield f"{_STEP}no_lens={_quoted(family.no_lens)},"
+    if family.kinds:
+        yield f"{_STEP}kinds=("
+        for kind in family.kinds:
+            yield from _kind(kind, config)
+        yield f"{_STEP}),"
+    yield from _settings(family, config)
 
 
-def _modules(structure: Structure) -> Iterator[str]:
-    for host, found in structure.modules.items():
-        yield f'        "{host}": {{'
-        for name in (name for name in MODULES if name in found):
-            yield from _to_check(structure.notes.get(name, ""), indent=12)
-            yield f'            "{name}": "{found[name]}",'
-        yield "        },"
+def _kind(kind: Kind, config: Any) -> Iterator[str]:
+    step = _STEP * 3
+    yield f"{_STEP * 2}Kind("
+    yield f"{step}name={_quoted(kind.name)},"
+    if kind.has:
+        yield f"{step}has={_quoted(kind.has)},  # here layers {', '.join(map(str, sorted(kind.layers)))}"
+    else:
+        yield f"{step}# to check: a module by which these layers are told, `has=`, would serve every checkpoint."
+        yield f"{step}layers=frozenset({sorted(kind.layers)}),"
+    if kind.modules:
+        yield from _modules("modules", kind.modules, step)
+    if kind.values:
+        yield from _values(kind.values, step, usual=False)
+    if kind.unavailable:
+        yield from _reasons(kind.unavailable, step)
+    if kind.lacks:
+        yield f"{step}lacks={_quoted(kind.lacks)},"
+    if kind.stream is not None:
+        yield f"{step}stream={_expression(kind.stream, config)},"
+    if kind.no_sum:
+        yield f"{step}no_sum={_quoted(kind.no_sum)},"
+    yield f"{_STEP * 2}),"
 
 
-def _sizes(structure: Structure, config: PretrainedConfig) -> Iterator[str]:
-    measured, native = structure.sizes, config.to_dict()
-    hidden, heads = measured["hidden_size"], measured.get("num_heads", 0)
-    follows = {
-        "num_kv_heads": heads,
-        "head_dim": hidden // heads if heads else 0,
-        "qk_head_dim": measured.get("head_dim", 0),
-        "intermediate_size": 4 * hidden,
-    }
-    for name, keys in _KEYS.items():
-        size = measured.get(name)
-        stated = {key: native[key] for key in keys if native.get(key) is not None}
-        found = [key for key, value in stated.items() if size in (None, value)]
-        if found and not (name == "qk_head_dim" and follows[name] == size):
-            yield from _to_check("" if size is not None else "the next was not measured.", indent=8)
-            yield f'        "{name}": "{found[0]}",'
-        elif name not in follows or (size is not None and follows[name] != size):
-            yield f"        # to check: no key of the config was found for {name}, which is {size} here."
+def _modules(word: str, modules: Mapping[Any, Mapping[str, str]], step: str) -> Iterator[str]:
+    yield f"{step}{word}={{"
+    for host, names in modules.items():
+        ordered = {name: names[name] for name in MODULES if name in names}
+        yield f'{step}{_STEP}"{host}": {{'
+        yield from (f'{step}{_STEP * 2}"{name}": "{own}",' for name, own in ordered.items())
+        yield f"{step}{_STEP}}},"
+    yield f"{step}}},"
 
 
-def _values(structure: Structure) -> tuple[dict[str, str], dict[str, str]]:
-    """The site of each value as text; and why there is none for each of the others."""
-    sites = {name: site for name, site in _sites(structure) if name not in structure.why}
-    ordered = {name: sites[name] for name in VALUES if name in sites}
-    lacks = {
-        name: structure.why.get(name) or _reason(name, structure)
-        for name, value in VALUES.items()
-        if name not in sites and not value.derived
-    }
-    return ordered, lacks
+def _values(values: Mapping[str, Site], step: str, *, usual: bool) -> Iterator[str]:
+    """The sites; where most of all are the usual ones, those that differ."""
+    shared = {name for name, site in values.items() if USUAL_SITES.get(name) == site}
+    takes_over = usual and shared == set(USUAL_SITES) & set(values) and set(USUAL_SITES) <= set(values)
+    yield f"{step}values={{"
+    if takes_over:
+        yield f"{step}{_STEP}**USUAL_SITES,"
+    for name in (name for name in VALUES if name in values):
+        if not (takes_over and name in shared):
+            yield f'{step}{_STEP}"{name}": {site_code(values[name])},'
+    yield f"{step}}},"
 
 
-def _sites(structure: Structure) -> Iterator[tuple[str, str]]:
-    modules, arguments = structure.modules, structure.arguments
-    yield "input_ids", 'input_of(argument="input_ids")'
-    yield "attention_mask", 'input_of(argument="attention_mask", is_first=False)'
-    yield "token_embeddings", 'output_of("embed_tokens")'
-    yield "layer_input", "input_of()"
-    yield "layer_output", "output_of()"
-    yield "lm_head_output", 'output_of("lm_head")'
-    yield "logits", 'output_of(key="logits")'
-    yield "attention_output", "output_of()"
-    if "norm" in modules["model"]:
-        yield "final_norm_output", 'output_of("norm")'
-    if "input_layernorm" in modules["layer"]:
-        yield "attention_norm_output", 'output_of("input_layernorm")'
-    if structure.shared_norm or "post_attention_layernorm" in modules["layer"]:
-        norm = "input_layernorm" if structure.shared_norm else "post_attention_layernorm"
-        yield "mlp_norm_output", f'output_of("{norm}")'
-    if structure.has_mid:
-        yield "layer_mid", 'stream_at("post_attention_layernorm")'
-    if structure.attended is not None:
-        for name in ("query", "key", "value"):
-            word = {"query": "queries", "key": "keys", "value": "values"}[name]
-            yield f"attention_{word}", f'attention_argument("{name}")'
-        if structure.attended.softmaxes == structure.attended.dropouts == 1:
-            yield "attention_scores", "softmax_input()"
-            yield "attention_probabilities", "pattern()"
-        yield "attention_head_outputs", "attention_result()"
-    if "o_proj" in modules["attention"] and structure.sizes.get("num_heads"):
-        split = 'split=("num_heads", "head_dim")'
-        yield "attention_premix", f'input_of("o_proj", argument="{arguments["o_proj"]}", {split})'
-    if "mlp" in modules["layer"]:
-        argument = "" if arguments["mlp"] == "hidden_states" else f', argument="{arguments["mlp"]}"'
-        yield "mlp_input", f'input_of("mlp"{argument})'
-        yield "mlp_output", "output_of()"
-    if "act_fn" in modules["mlp"]:
-        yield "mlp_activation", 'output_of("act_fn")'
-    if "down_proj" in modules["mlp"]:
-        yield "mlp_neurons", f'input_of("down_proj", argument="{arguments["down_proj"]}")'
+def _reasons(reasons: Mapping[str, str], step: str) -> Iterator[str]:
+    yield f"{step}unavailable={{"
+    for name, why in reasons.items():
+        yield f"{step}{_STEP}{_quoted(name)}: {_quoted(why)},  # to check"
+    yield f"{step}}},"
 
 
-def _reason(name: str, structure: Structure) -> str:
-    if name == "layer_mid":
-        if "mlp" in structure.modules["layer"] and structure.stream and "stream" not in structure.notes:
-            return "The block is parallel: no stream passes between attention and MLP. To check."
-        return "The stream between attention and MLP was not found. To check."
-    host = VALUES[name].host
-    if host == "attention" and structure.attended is None:
-        return "The attention does not call transformers' attention interface. To check."
-    if name in _FUNCTION_OF:
-        return "The eager attention function does not call one softmax and one dropout. To check."
-    if host == "mlp" or name.startswith("mlp_"):
-        return "No module was found where it could be read: the MLP has none of its own for it. To check."
-    return "No module was found where it could be read. To check."
+def site_code(site: Site) -> str:
+    """A site in the words of a family file."""
+    slot, moment = site.slot, site.moment
+    more: dict[str, Any] = {}
+    if isinstance(moment, OperationMoment):
+        raise NotImplementedError("a call inside a forward is placed by hand")
+    if moment in ("enter", "token rows in"):
+        more = {"argument": slot.key, "split": slot.split, "of": site.of, "rows": moment != "enter"}
+        more["is_first"] = slot.is_first
+        defaults: dict[str, Any] = {"argument": "hidden_states", "is_first": True}
+        return _call("input_of", site.module, more, defaults)
+    if moment in ("exit", "token rows out"):
+        more = {"key": slot.key, "split": slot.split, "of": site.of, "rows": moment != "exit", "swapped": slot.swapped}
+        return _call("output_of", site.module, more, {"key": 0})
+    if moment == "stream":
+        return _call("stream_at", site.module, {"of": site.of}, {})
+    if moment == "arguments":
+        given = ", ".join(f'"{word}"' for word in (slot.key, site.module) if word)
+        return f"attention_argument({given})"
+    if moment == "result":
+        return _call("attention_result", site.module, {}, {})
+    if moment == "softmax":
+        return _call("softmax_input", site.module, {"folded": slot.folded, "sinks": slot.columns == "keys"}, {})
+    if slot.columns == "sink":
+        return _call("sink", site.module, {}, {})
+    more = {"folded": slot.folded, "dropout": moment == "pattern"}
+    return _call("pattern", site.module, more, {"dropout": True})
 
 
-def _settings(config: PretrainedConfig, sizes: str) -> Iterator[str]:
-    keys = sorted(key for key in uncommon_settings(config) if f'"{key}"' not in sizes)
-    yield from _to_check("each may change what a value means; then the file must say how, or refuse it.", indent=4)
-    yield "    settings=frozenset("
-    yield "        {"
-    for key in keys:
-        shown = repr(getattr(config, key)).replace("\n", " ")
-        yield f'            "{key}",  # here {shown if len(shown) < 60 else f"{shown[:57]}..."}'
-    yield "        }"
-    yield "    ),"
+def _call(function: str, module: str, more: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    given = [f'"{module}"'] if module else []
+    for name, value in more.items():
+        if value != defaults.get(name, type(value)() if value is not None else None):
+            given.append(f"{name}={_quoted(value)}")
+    return f"{function}({', '.join(given)})"
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, tuple):
+        parts = [_quoted(part) for part in value]  # pyright: ignore[reportUnknownVariableType]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _stated(family: Family) -> dict[str, str | int]:
+    """The sizes, without those that follow from the rest."""
+    sizes = dict(family.sizes)
+    for name, other in (("num_kv_heads", "num_heads"), ("qk_head_dim", "head_dim")):
+        if name in sizes and sizes[name] == sizes.get(other):
+            del sizes[name]
+    return sizes
+
+
+def _imported(family: Family) -> set[str]:
+    """The functions of `cutaway.sites` that the file calls."""
+    lines = [*_values(family.values, "", usual=not family.kinds)]
+    for kind in family.kinds:
+        lines += _values(kind.values, "", usual=False)
+    return {line.split(": ")[1].partition("(")[0] for line in lines if ": " in line}
+
+
+def _expression(term: Any, config: Any) -> str:
+    if isinstance(term, str):
+        return f'"{term}"'
+    if isinstance(term, Times):
+        by = term.by if term.learned else _key(float(term.by), config)
+        learned = ", learned=True" if term.learned else ""
+        return f"times({_expression(term.term, config)}, {_quoted(by)}{learned})"
+    parts = [_expression(part, config) for part in term]
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def _key(number: float, config: Any) -> float | str:
+    """The one key of a config that says a factor; the number where none or several do."""
+    keys = [key for key in config.to_dict() if "multiplier" in key or "scal" in key]
+    found = [key for key in keys if setting(config, key) == number]
+    return found[0] if len(found) == 1 else number
+
+
+def _settings(family: Family, config: PretrainedConfig) -> Iterator[str]:
+    yield f"{_STEP}# to check: each may change what a value means; then the file must say how, or refuse it."
+    yield f"{_STEP}settings=frozenset("
+    yield f"{_STEP * 2}{{"
+    for key in sorted(uncommon_settings(config) - set(family.config_keys())):
+        shown = pprint.pformat(setting(config, key), compact=True).replace("\n", " ")
+        yield f'{_STEP * 3}"{key}",  # here {shown if len(shown) < 60 else f"{shown[:57]}..."}'
+    yield f"{_STEP * 2}}}"
+    yield f"{_STEP}),"

@@ -146,7 +146,11 @@ def _lens(subject: Subject, values: Values) -> CheckResult:
         return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)
     capped = "lm_head_output" in values and not same(values["logits"], values["lm_head_output"])
     name = "lm_head_output" if capped else "logits"
-    with torch.no_grad():
-        lens = project_on_vocab(subject, last)
+    try:
+        with torch.no_grad():
+            lens = project_on_vocab(subject, last)
+    except RuntimeError as error:  # of torch: something stands between the norm and the head
+        text = f"the last layer_output cannot be projected: {str(error).strip().partition(chr(10))[0]}."
+        raise CheckError(f"`{name}` is not project_on_vocab of it: {text}", value=name, claim="lens") from error
     must_be_same(name, values[name], lens, "project_on_vocab(the last layer_output)", "lens")
     return CheckResult(f"project_on_vocab of the last layer_output is {name}, bit for bit", 1)

@@ -28,6 +28,7 @@ from cutaway.inspection.check.mend import edits_take_place
 from cutaway.inspection.check.mixing import pattern_is_the_kernels
 from cutaway.inspection.check.places import Place, Seen, look, places, result_word, run_plain
 from cutaway.inspection.check.reach import Reach
+from cutaway.inspection.check.records import records_agree
 from cutaway.inspection.check.relations import relations, shapes
 from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
 from cutaway.passes.derived import derive
@@ -97,6 +98,7 @@ class _Check:
         kernel = self._without_patterns(seen)
         same_as_plain = self._same_as_plain(kernel, plain)
         findings: list[Finding] = [*relations(self._subject, self._with_derived(seen)), same_as_plain]
+        findings += records_agree(self._subject, self._inputs, kernel.values)
         not_finite = "" if bool(plain.isfinite().all()) else tell_not_finite(self._subject, seen.values)
         if self._kernel:
             findings.append(pattern_is_the_kernels(self._subject, self._inputs, self._places, kernel))
