@@ -7,7 +7,8 @@ from torch import nn
 from transformers import PhiConfig, PhiForCausalLM
 
 from cutaway import StandardizedTransformer
-from cutaway.inspection.printout.tree import ModuleNode, brief, count_parameters, ranges, tree_of
+from cutaway.inspection.numbers import ranges
+from cutaway.inspection.printout.tree import ModuleNode, brief, count_parameters, tree_of
 from cutaway.vocabulary import VALUES
 
 

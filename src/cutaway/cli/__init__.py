@@ -1,5 +1,5 @@
 """The command line: `cutaway demo`, `show`, `support`, `check`, `verify`, `read`, `picture`, `view`,
-`notes` and `encyclopedia`.
+`notes`, `families` and `encyclopedia`.
 
 It is thin: a command opens a model and prints what the library gives it. Whatever is slow to import is imported inside
 the commands, so that `cutaway --help` is there at once.
@@ -12,6 +12,7 @@ import typer
 from cutaway.cli.check import check
 from cutaway.cli.demo import demo
 from cutaway.cli.encyclopedia import encyclopedia
+from cutaway.cli.families import families
 from cutaway.cli.frame import Group
 from cutaway.cli.notes import notes
 from cutaway.cli.picture import picture, view
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (demo, show, support, check, verify, read, picture, view, notes):
+for command in (demo, show, support, check, verify, read, picture, view, notes, families):
     app.command()(command)
 app.add_typer(encyclopedia, name="encyclopedia")
 

@@ -43,8 +43,18 @@ def check(
 def to_dict(report: CheckReport) -> dict[str, Any]:
     """A report as data: `model`, `holds`, `broken` (what does not hold, or null), `promises` and `untested`.
 
-    A promise is in words, with the `cases` in which it was put to the test, or why it could not be.
+    A promise is in words, with the `cases` in which it was put to the test, or why it could not be. Where the family is
+    `derived`, `taken_off` has what was claimed at first and does not hold.
     """
     promises = [{"promise": result.promise, "cases": result.cases} for result in report]
     untested = [{"promise": skipped.promise, "why": skipped.why} for skipped in report.untested]
-    return {"model": report.model, "holds": True, "broken": None, "promises": promises, "untested": untested}
+    taken_off = [{"claim": off.claim, "layers": list(off.layers), "why": off.why} for off in report.taken_off]
+    return {
+        "model": report.model,
+        "holds": True,
+        "broken": None,
+        "promises": promises,
+        "untested": untested,
+        "derived": report.derived,
+        "taken_off": taken_off,
+    }

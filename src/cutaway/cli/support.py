@@ -38,7 +38,7 @@ def _print_rows(found: SupportRows) -> None:
 
 
 def _row(row: SupportRow) -> tuple[str, ...]:
-    from cutaway.inspection.printout.tree import ranges
+    from cutaway.inspection.numbers import ranges
 
     note = "; ".join(filter(None, ("read-only" if row.read_only else "", row.condition)))
     where = row.where if row.available else "-"

@@ -76,6 +76,11 @@ class TakenOff:
     layers: tuple[int, ...]
     why: str
 
+    def told(self) -> str:
+        """It in a sentence."""
+        layers = f" on layers {', '.join(map(str, self.layers))}" if self.layers else ""
+        return f"{self.claim}{layers}: {self.why}"
+
 
 @dataclass(frozen=True)
 class Refusal:

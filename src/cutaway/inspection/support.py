@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from cutaway.inspection import printout
+from cutaway.inspection.kinds import load_told
 from cutaway.inspection.rows import SupportRow, SupportRows
 from cutaway.sites import AT_MODULES, MOMENTS, OF_SOFTMAX
 from cutaway.subject.subject import Subject
@@ -33,7 +34,7 @@ class Support(SupportRows):
 
 def support(subject: Subject) -> Support:
     """Asks a model which values it has."""
-    return Support(subject.name, subject.describe_load(), tuple(_row(subject, value) for value in VALUES.values()))
+    return Support(subject.name, load_told(subject), tuple(_row(subject, value) for value in VALUES.values()))
 
 
 def _row(subject: Subject, value: Value) -> SupportRow:

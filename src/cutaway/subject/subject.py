@@ -114,7 +114,10 @@ class Subject:
         """How the model is loaded, in words: class, dtype, attention implementation, device."""
         dtype = str(self.hf.dtype).removeprefix("torch.")
         device = "no weights loaded" if not self.has_weights else str(self.hf.device)
-        return f"{type(self.hf).__name__}, {dtype}, {self.hf.config._attn_implementation} attention, {device}"
+        told = f"{type(self.hf).__name__}, {dtype}, {self.hf.config._attn_implementation} attention, {device}"
+        if not self.family.derived:
+            return told
+        return f"{told}, family derived {'and measured' if self.family.measured else 'from a pass, unmeasured'}"
 
     @property
     def over_devices(self) -> bool:

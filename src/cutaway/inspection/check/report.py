@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cutaway.families import TakenOff
+
 
 @dataclass(frozen=True)
 class CheckResult:
@@ -24,7 +26,8 @@ class Untested:
 
 @dataclass(frozen=True, repr=False)
 class CheckReport:
-    """What was checked, all of which held, and what could not be put to the test.
+    """What was checked, all of which held, and what could not be put to the test; and of a derived family what was
+    claimed at first and did not hold.
 
     Iterating gives the results, in the order of the test.
     """
@@ -32,6 +35,8 @@ class CheckReport:
     model: str
     results: tuple[CheckResult, ...]
     untested: tuple[Untested, ...] = ()
+    taken_off: tuple[TakenOff, ...] = ()
+    derived: bool = False
 
     def __iter__(self) -> Iterator[CheckResult]:
         return iter(self.results)
@@ -40,8 +45,10 @@ class CheckReport:
         return len(self.results)
 
     def __str__(self) -> str:
-        lines = [f"{self.model} keeps the standard vocabulary:"]
+        what = "what was derived of it, and measured" if self.derived else "the standard vocabulary"
+        lines = [f"{self.model} keeps {what}:"]
         lines += [f"  ✓ {result.promise} ({result.cases})" for result in self.results]
-        return "\n".join(lines + [f"  – untested: {skipped.promise}: {skipped.why}" for skipped in self.untested])
+        lines += [f"  – untested: {skipped.promise}: {skipped.why}" for skipped in self.untested]
+        return "\n".join(lines + [f"  – taken off: {off.told()}" for off in self.taken_off])
 
     __repr__ = __str__

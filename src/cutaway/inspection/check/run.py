@@ -64,7 +64,9 @@ def check(subject: Subject) -> CheckReport:
     elif untested:
         told = "; ".join(f"{skipped.promise} ({skipped.why})" for skipped in untested)
         warnings.warn(f"{subject.name}: not put to the test: {told}.", UntestedWarning, stacklevel=3)
-    return CheckReport(subject.name, tuple(f for f in findings if isinstance(f, CheckResult)), untested)
+    held = tuple(finding for finding in findings if isinstance(finding, CheckResult))
+    family = subject.family
+    return CheckReport(subject.name, held, untested, family.taken_off, family.derived)
 
 
 def _on_meta(subject: Subject) -> CheckResult:

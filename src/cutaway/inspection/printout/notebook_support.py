@@ -6,7 +6,15 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from cutaway.inspection.printout.notebook_style import page, prose
-from cutaway.inspection.printout.terminal_support import by_host, host_path, layout_of, note_of, notes_of, summary
+from cutaway.inspection.printout.terminal_support import (
+    by_host,
+    host_path,
+    layout_of,
+    note_of,
+    notes_of,
+    of_others,
+    summary,
+)
 
 if TYPE_CHECKING:
     from cutaway.inspection.rows import SupportRow, SupportRows
@@ -23,6 +31,8 @@ def support_html(support: SupportRows) -> str:
     lines += ["</tbody>", "</table>"]
     if notes:
         lines += ["<ol>", *(f"<li>{prose(note)}</li>" for note in notes), "</ol>"]
+    if of_others(support):
+        lines.append(f'<p class="faint">{prose(of_others(support))}</p>')
     return page("\n".join(lines))
 
 

@@ -11,9 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from cutaway.inspection.numbers import ranges
 from cutaway.inspection.printout.terminal_tree import STYLES
-from cutaway.inspection.printout.tree import ranges
-from cutaway.vocabulary import HOSTS, Host
+from cutaway.vocabulary import HOSTS, VALUES, Host
 
 if TYPE_CHECKING:
     from cutaway.inspection.rows import SupportRow, SupportRows
@@ -49,6 +49,9 @@ class SupportTable:
         if notes:
             yield Text()
             yield _numbered(notes)
+        if of_others(support):
+            yield Text()
+            yield prose(of_others(support))
 
 
 _WIDE = 100
@@ -82,7 +85,21 @@ def support_text(support: SupportRows, width: int | None = None) -> str:
 
 def by_host(support: SupportRows) -> dict[Host, list[SupportRow]]:
     """The rows under their hosts, in the order of the vocabulary."""
-    return {host: [row for row in support.rows if row.host == host] for host in HOSTS}
+    hosts = {host: [row for row in support.rows if row.host == host and is_shown(row)] for host in HOSTS}
+    return {host: rows for host, rows in hosts.items() if rows}
+
+
+def is_shown(row: SupportRow) -> bool:
+    """Whether a row is worth a line: a value that is of some families alone is shown where it is."""
+    return row.available or not VALUES[row.value].rare
+
+
+def of_others(support: SupportRows) -> str:
+    """A sentence on the values that this model lacks as most do."""
+    names = [f"`{row.value}`" for row in support.rows if not is_shown(row)]
+    if not names:
+        return ""
+    return f"Of other families: {', '.join(names)}. `support()[{names[0].strip('`')!r}]` says why one is not here."
 
 
 def host_path(host: Host) -> str:
@@ -92,8 +109,8 @@ def host_path(host: Host) -> str:
 
 def summary(support: SupportRows) -> str:
     """How the model is loaded, and how many values it has."""
-    there = sum(row.available for row in support.rows)
-    return f"{support.load}; {there} of {len(support.rows)} values"
+    shown = [row for row in support.rows if is_shown(row)]
+    return f"{support.load}; {sum(row.available for row in shown)} of {len(shown)} values"
 
 
 def notes_of(support: SupportRows) -> dict[str, int]:

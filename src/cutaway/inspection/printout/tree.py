@@ -7,13 +7,14 @@ apart but their weights: classes, arguments, plain settings, shapes of parameter
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from torch import nn
 
+from cutaway.inspection.kinds import load_told
+from cutaway.inspection.numbers import ranges
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import SUBLAYERS, Host, Value, ValuePath, values_of
 
@@ -116,20 +117,6 @@ def brief(reason: str) -> str:
     return re.split(r"[:;]\s|\.(?:\s|$)", reason, maxsplit=1)[0]
 
 
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in short: `0-31`, `0, 2-5`, and where they are evenly spaced, `0, 2, ... 30`."""
-    steps = {b - a for a, b in pairwise(numbers)}
-    if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
-        return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
 @dataclass
 class _Reader:
     subject: Subject
@@ -143,7 +130,7 @@ class _Reader:
                 self.hosts.setdefault(subject.host_path(host, layer), []).append((host, layer))
                 for name in subject.family_at(layer).modules.get(host, {}):
                     self.standard[subject.module_path(host, layer, name)] = name
-        load = f"{subject.describe_load()}, {count_parameters(subject.hf)} parameters"
+        load = load_told(subject, f"{count_parameters(subject.hf)} parameters")
         return Tree(subject.name, load, subject.sizes, self._node(path, subject.modules[path]))
 
     def _node(self, path: str, module: nn.Module, key: str = "", count: int = 1, differs: str = "") -> ModuleNode:
