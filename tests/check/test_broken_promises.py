@@ -17,7 +17,7 @@ from cutaway import StandardizedTransformer
 from cutaway.errors import CheckError
 from cutaway.families.usual import USUAL_SITES
 from cutaway.sites import Slot, input_of, output_of
-from cutaway.vocabulary import VALUES, ValuePath
+from cutaway.vocabulary import COMMON, ValuePath
 from tests.check import odd
 from tests.check.tampering import next_up, tamper
 
@@ -33,7 +33,9 @@ def with_site(name: str, site: Any, family: str = "llama") -> Any:
     """A model whose family file has another site for a value."""
     model = opened(family)
     subject = model._subject
-    subject.family = replace(subject.family, values={**subject.family.values, name: site})
+    other = subject.of_family(replace(subject.family, values={**subject.family.values, name: site}))
+    other.__dict__.pop("survey", None)
+    object.__setattr__(model, "_subject", other)
     return model
 
 
@@ -176,11 +178,11 @@ def test_an_interior_that_changes_the_logits_where_it_looks(
 
 # Edits arrive.
 
-INSIDE = [name for name, value in VALUES.items() if name in USUAL_SITES and USUAL_SITES[name].moment in _INSIDE]
+INSIDE = [name for name, value in COMMON.items() if name in USUAL_SITES and USUAL_SITES[name].moment in _INSIDE]
 PLACES = [
     (family, name, attention)
     for family in odd.FAMILIES
-    for name, value in VALUES.items()
+    for name, value in COMMON.items()
     for attention in (("sdpa", "eager") if name in INSIDE else ("sdpa",))
     if not value.read_only and not (family in ("phi", "neox") and name == "layer_mid")
 ]
@@ -193,14 +195,14 @@ def sharing(model: Any, name: str) -> set[str]:
     """The values that are one tensor with a value."""
     subject = model._subject
     places = {str(path): subject.address(path).place for path in subject.value_paths if not path.value.derived}
-    path = str(ValuePath(name, None if VALUES[name].host == "model" else LAYER))
+    path = str(ValuePath(name, None if COMMON[name].host == "model" else LAYER))
     return {other for other, place in places.items() if place == places[path]}
 
 
 @pytest.mark.parametrize(("family", "name", "attention"), PLACES)
 def test_an_edit_that_is_dropped(family: str, name: str, attention: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = shared(family, attention)
-    path = ValuePath(name, None if VALUES[name].host == "model" else LAYER)
+    path = ValuePath(name, None if COMMON[name].host == "model" else LAYER)
     address = model._subject.address(path)
     original = Slot.write
 

@@ -17,7 +17,7 @@ from cutaway.encyclopedia.folder import OutputError
 from cutaway.encyclopedia.site import UnknownFamilyError, steps_of
 from cutaway.encyclopedia.specimens import specimen_of
 from cutaway.families import FAMILIES
-from cutaway.vocabulary import LAYOUTS, MODULES, VALUES
+from cutaway.vocabulary import LAYOUTS, MODULES, COMMON
 from tests.encyclopedia.conftest import PAGES
 
 
@@ -100,7 +100,7 @@ def test_a_page_shows_each_value_and_each_part_of_its_drawing_has_a_card(site, f
     cards = set(re.findall(r'id="part-([^"]+)"', text))
     assert drawn <= cards
     lacking = set(re.findall(r'<tr class="missing"><th scope="row"><code>([^<]+)', text))
-    assert set(VALUES) - drawn - lacking == {"attention_mask", "input_size"}
+    assert set(COMMON) - drawn - lacking == {"attention_mask", "input_size"}
     for module in MODULES.values():
         named = module.name in FAMILIES[family].modules.get(module.host, {})
         assert (f"{module.host}.{module.name}" in drawn) == named, module.name
@@ -132,7 +132,7 @@ def test_a_page_says_whether_its_figures_are_of_random_weights(site, family) -> 
 
 def test_the_glossary_has_the_whole_vocabulary(site) -> None:
     ids = read(site / "glossary.html").ids
-    assert {f"value-{name}" for name in VALUES} <= set(ids)
+    assert {f"value-{name}" for name in COMMON} <= set(ids)
     assert {f"layout-{name}" for name in LAYOUTS} <= set(ids)
     text = "".join(read(site / "glossary.html").text)
     assert all(name in text for name in MODULES)

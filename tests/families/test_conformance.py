@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import LateEditError
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import COMMON
 from tests.families import native
 from tests.families.models import CONFIGS, IDS, PROMPTS, left_padded, plain, wrapped
 from tests.families.native import path_of
 
 KINDS = pytest.mark.parametrize("kind", CONFIGS)
 KERNELS = pytest.mark.parametrize("attention", ["sdpa", "eager"])
-DIRECT = [name for name, row in VALUES.items() if not row.derived]
-WRITABLE = [name for name in DIRECT if not VALUES[name].read_only]
+DIRECT = [name for name, row in COMMON.items() if not row.derived]
+WRITABLE = [name for name in DIRECT if not COMMON[name].read_only]
 LAYER = 1
 
 ROTATED = ("attention_queries", "attention_keys")
@@ -184,7 +184,7 @@ def test_without_weights_its_shapes_are_checked(kind: str) -> None:
 @KINDS
 def test_support_names_a_place_or_a_reason_for_every_value(kind: str) -> None:
     rows = {row.value: row for row in wrapped(kind).support()}
-    assert set(rows) == set(VALUES)
+    assert set(rows) == set(COMMON)
     for name, row in rows.items():
         assert row.available == has(kind, name), name
         assert row.where, name
@@ -237,7 +237,7 @@ def test_a_padded_rows_values_are_the_single_prompts(kind: str) -> None:
 
 def _real(name: str, value: Tensor, length: int) -> Tensor:
     """The part of one row's value that belongs to its last `length` tokens."""
-    axes = VALUES[name].layout.axes[1:]
+    axes = COMMON[name].layout.axes[1:]
     for axis, word in enumerate(axes):
         if word in ("seq", "query", "key"):
             value = value.narrow(axis, value.shape[axis] - length, length)

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig
 from cutaway import StandardizedTransformer
 from cutaway.errors import UnsupportedModelError
 from cutaway.families import FAMILIES, Family, propose, register
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import COMMON
 from tests.families.models import CONFIGS
 
 _SIZES = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -78,7 +78,7 @@ def test_what_was_not_found_is_unavailable_with_a_reason(name: str) -> None:
     family = saved(propose(make()))
     assert any(reason in why for why in family.unavailable.values()), family.unavailable
     assert all(why.endswith("To check.") for why in family.unavailable.values())
-    direct = {value.name for value in VALUES.values() if not value.derived}
+    direct = {value.name for value in COMMON.values() if not value.derived}
     assert set(family.values) | set(family.unavailable) == direct
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, MistralConfig
 from cutaway import StandardizedTransformer
 from cutaway.errors import CutawayError, UnsupportedModelError
 from cutaway.families import FAMILIES, register
-from cutaway.vocabulary import MODULES, VALUES
+from cutaway.vocabulary import MODULES, COMMON
 
 FILES = pytest.mark.parametrize("name", FAMILIES)
 
@@ -28,7 +28,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @FILES
 def test_a_file_has_a_site_or_a_reason_for_every_value(name: str) -> None:
     family = FAMILIES[name]
-    direct = {value.name for value in VALUES.values() if not value.derived}
+    direct = {value.name for value in COMMON.values() if not value.derived}
     assert set(family.values) | set(family.unavailable) == direct
     assert not set(family.values) & set(family.unavailable)
     assert set(family.stream) == {"layer_input", "attention_output", "mlp_output"}

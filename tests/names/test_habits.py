@@ -29,7 +29,7 @@ from cutaway.errors import (
     UnknownLayerError,
     UnknownValueError,
 )
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import COMMON
 from tests import raw, tiny
 from tests.families import models
 
@@ -169,7 +169,7 @@ def test_dir_lists_what_is_ours() -> None:
         "skip",
     }
     for host in (model, model.layers[0], model.layers[0].self_attn, model.layers[0].mlp):
-        assert {value.name for value in VALUES.values() if value.name in dir(host)} == {
+        assert {value.name for value in COMMON.values() if value.name in dir(host)} == {
             path.name for path in model._subject.value_paths if path.value.host == host._host
         }
 
@@ -192,11 +192,11 @@ def test_a_values_meaning_is_at_hand() -> None:
     text = pydoc.plain(pydoc.render_doc(model.layers[0].self_attn))
     assert "Pattern [batch num_heads query key]: scores entering the softmax, scaled and masked." in text
     assert type(model.layers[0]).layer_output.__doc__ == (
-        f"Residual [batch seq hidden_size]: {VALUES['layer_output'].meaning}."
+        f"Residual [batch seq hidden_size]: {COMMON['layer_output'].meaning}."
     )
     said = repr(model.explain("layers.0.self_attn.attention_scores"))
     assert said.startswith("layers.*.self_attn.attention_scores  Pattern [batch num_heads query key]")
-    assert VALUES["attention_scores"].meaning in said
+    assert COMMON["attention_scores"].meaning in said
     assert "not here: Phi's block is parallel" in repr(model.explain("layer_mid"))
     with pytest.raises(UnknownValueError, match="Did you mean 'attention_scores'"):
         model.explain("atention_scores")
@@ -345,7 +345,7 @@ def test_in_a_notebook_a_support_is_shown_once_and_its_text_is_there(
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)  # where rich shows what it is to print
     support = tiny.shared().support()
     text = repr(support)
-    assert all(name in text for name in VALUES)
+    assert all(name in text for name in COMMON)
     assert "attention_scores" in support._repr_html_()
     assert capsys.readouterr().out == ""
 

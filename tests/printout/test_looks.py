@@ -12,7 +12,7 @@ from transformers import PhiConfig
 
 from cutaway import StandardizedTransformer
 from cutaway.inspection import printout
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import COMMON
 
 SHIPPED = ("microsoft/phi-1", "microsoft/phi-1_5", "microsoft/phi-2")
 
@@ -56,9 +56,9 @@ def test_text_of_phi_2_line_by_line(phi_2: StandardizedTransformer) -> None:
 
 
 def test_layouts_stand_in_one_column(phi_2: StandardizedTransformer) -> None:
-    values = [line for line in str(phi_2).split("\n") if line.strip().split(" ")[0] in VALUES]
+    values = [line for line in str(phi_2).split("\n") if line.strip().split(" ")[0] in COMMON]
     starts = {line.index("[batch") for line in values if "[batch" in line}
-    assert len(values) == len(VALUES)
+    assert len(values) == len(COMMON)
     assert len(starts) == 1
 
 
@@ -86,7 +86,7 @@ def test_support_has_a_row_for_each_value_within_its_width(phi_2: StandardizedTr
     text = printout.support_text(phi_2.support(), width)
     lines = text.split("\n")
     assert max(map(len, lines)) <= width
-    for name in VALUES:
+    for name in COMMON:
         assert sum(line.startswith(f"  {name} ") for line in lines) == 1
     assert "[batch num_kv_heads seq qk_head_dim]" in text
     said = " ".join(text.split())
@@ -128,7 +128,7 @@ def test_html_closes_its_tags_needs_nothing_and_says_the_same(phi_2: Standardize
         assert "http" not in page
         assert "<script" not in page
         assert "prefers-color-scheme: dark" in page
-        for name in VALUES:
+        for name in COMMON:
             assert f" {name} " in tags.text
     assert "<details open><summary>" in phi_2._repr_html_()
     assert "(<strong>o_proj</strong>/dense): " in phi_2._repr_html_()

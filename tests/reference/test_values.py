@@ -7,7 +7,7 @@ import pytest
 
 from cutaway.errors import CutawayError, InputError, ShapeError, UnavailableValueError, UnknownValueError
 from cutaway.reference import Phi, PhiConfig
-from cutaway.vocabulary import VALUES, all_paths
+from cutaway.vocabulary import COMMON, all_paths
 
 CONFIG = PhiConfig(
     num_layers=3,
@@ -47,7 +47,7 @@ def ids():
 
 def test_every_word_of_the_vocabulary_in_its_layout(model, ids):
     found = model(ids, values="*")
-    names = [name for name in VALUES if name != "layer_mid"]
+    names = [name for name in COMMON if name != "layer_mid"]
     expected = all_paths(3, names)
     assert list(found) == [str(path) for path in expected]
     for path in expected:

@@ -177,7 +177,11 @@ def native_rows(columns: Sequence[Column]) -> list[tuple[str, list[str]]]:
 
 def size_rows(columns: Sequence[Column]) -> list[tuple[str, str, list[str]]]:
     """For each standard size its meaning, and what each checkpoint has."""
-    return [(name, row.meaning, [column.sizes[name] for column in columns]) for name, row in CONFIG_NAMES.items()]
+    return [
+        (name, row.meaning, [column.sizes.get(name, "") for column in columns])
+        for name, row in CONFIG_NAMES.items()
+        if any(name in column.sizes for column in columns)
+    ]
 
 
 def glossary(families: Sequence[FamilyPage]) -> dict[str, Any]:

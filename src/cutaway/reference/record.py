@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cutaway.errors import UnavailableValueError
 from cutaway.reference.parts import Array
-from cutaway.vocabulary import VALUES, ValuePath, all_paths, select_paths
+from cutaway.vocabulary import COMMON, ValuePath, all_paths, select_paths
 from cutaway.vocabulary.paths import Selector
 
 Record = Callable[[str, NDArray[Any]], None]
@@ -63,7 +63,7 @@ class Recorder:
         self.wanted = [ValuePath("logits", None)]
         if not selectors:
             return
-        available = all_paths(num_layers, [name for name in VALUES if name not in UNAVAILABLE])
+        available = all_paths(num_layers, [name for name in COMMON if name not in UNAVAILABLE])
         self.wanted = select_paths([*selectors, "logits"], available)
 
     def at(self, layer: int | None) -> Record:

@@ -37,7 +37,7 @@ class Address:
     slot: Slot | Whole | FirstArgument
     within: tuple[nn.Module, ...]
     rank: int | None
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     place: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -169,10 +169,8 @@ class Subject:
         return self.places.family(layer)
 
     def sizes_at(self, layer: int | None) -> dict[str, int]:
-        """The sizes on a layer: the lengths of the axes of what passes there, and what the config says of the rest.
-
-        Layers may differ in them, and configs leave some out, or mean something else.
-        """
+        """The sizes on a layer: what the config says, and of what it leaves out, or layers differ in, the lengths of the
+        axes of what passes there."""
         if layer not in self._sizes_at:
             measured: dict[str, int] = {}
             for name, site in self.family_at(layer).values.items():
@@ -185,7 +183,8 @@ class Subject:
                     for axis, length in zip(value.layout.axes, shape, strict=True):
                         if axis in CONFIG_NAMES and axis not in _OF_THE_MODEL:
                             measured.setdefault(axis, length)
-            self._sizes_at[layer] = {**self.sizes, **measured}
+            stated = not self.family.derived and not self.family.kinds
+            self._sizes_at[layer] = {**measured, **self.sizes} if stated else {**self.sizes, **measured}
         return self._sizes_at[layer]
 
     def batch_note(self, answers: Answers, root: nn.Module | None = None) -> BatchNote | None:

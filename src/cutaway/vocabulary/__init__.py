@@ -9,9 +9,10 @@ from cutaway.vocabulary.config import CONFIG_NAMES, ConfigName
 from cutaway.vocabulary.layouts import LAYOUTS, Layout
 from cutaway.vocabulary.modules import MODULES, StandardModule
 from cutaway.vocabulary.paths import ValuePath, all_paths, select_paths
-from cutaway.vocabulary.values import HOSTS, SUBLAYERS, VALUES, Host, Value, values_of
+from cutaway.vocabulary.values import COMMON, HOSTS, SUBLAYERS, VALUES, Host, Value, values_of
 
 __all__ = [
+    "COMMON",
     "CONFIG_NAMES",
     "HOSTS",
     "LAYOUTS",

@@ -203,6 +203,10 @@ VALUES: dict[str, Value] = {value.name: value for value in _ROWS}
 """All values by name. A name belongs to one host, so a name alone tells where its value hangs."""
 
 
+COMMON: dict[str, Value] = {name: value for name, value in VALUES.items() if not value.rare}
+"""The values that are not of some families alone."""
+
+
 def values_of(host: Host) -> list[Value]:
     """The values that hang on a host, in the order of a forward pass."""
     return [value for value in VALUES.values() if value.host == host]

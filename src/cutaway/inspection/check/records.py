@@ -7,11 +7,12 @@ attention as `attentions`, the routers' scores as `router_logits`. Where a class
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cutaway.inspection.check.compare import differs, same
 from cutaway.inspection.check.report import CheckResult, Untested
@@ -61,6 +62,26 @@ def records_agree(
         yield CheckResult(promise, len(pairs))
 
 
+@contextmanager
+def _without_what_is_installed(hf: nn.Module) -> Generator[None]:
+    """Takes off again what transformers installs on modules to record by, which it would leave there."""
+    hooks = [(module, dict(module._forward_hooks)) for module in hf.modules()]
+    marks = [(module, _INSTALLED in vars(module)) for module in hf.modules()]
+    try:
+        yield
+    finally:
+        for module, before in hooks:
+            for key in set(module._forward_hooks) - set(before):
+                del module._forward_hooks[key]
+        for module, had in marks:
+            if not had:
+                vars(module).pop(_INSTALLED, None)
+
+
+_INSTALLED = "_output_capturing_hooks_installed"
+"""By which transformers knows that it has."""
+
+
 def _are_outputs(values: Mapping[str, Any], pairs: Sequence[tuple[int, Tensor]]) -> bool:
     """Whether a class records the stream that leaves each block, and not the one that enters it, as Mamba's does."""
     outputs = [(values.get(str(ValuePath("layer_output", layer))), tensor) for layer, tensor in pairs]
@@ -86,7 +107,7 @@ def _recorded(subject: Subject, inputs: Mapping[str, Tensor]) -> tuple[dict[str,
     written = subject.as_written()
     try:
         written.put_on()
-        with torch.no_grad(), warnings.catch_warnings():
+        with _without_what_is_installed(subject.hf), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             output = subject.hf(**inputs, **asked)
     except Exception as error:  # whatever the model raises by itself

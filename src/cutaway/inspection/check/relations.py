@@ -41,6 +41,9 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
 def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResult:
     """Every value has the shape of its layout, and one axis one length on all values of a layer."""
     call = {"batch": batch, "seq": seq, "query": seq, "key": seq}
+    keys = next((value for path, value in values.items() if path.endswith(".attention_keys")), None)
+    if keys is not None and _turns_one(subject):
+        call["qk_head_dim"] = keys.shape[-1]
     checked = 0
     for path in subject.value_paths:
         found = values.get(str(path))
@@ -55,6 +58,17 @@ def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResul
             )
         checked += 1
     return CheckResult("every value has the shape of its layout", checked)
+
+
+def _turns_one(subject: Subject) -> bool:
+    """Whether a rotary turns a single dimension of a head.
+
+    Cosines come in pairs, so torch broadcasts the one dimension to two where transformers' `apply_rotary_pos_emb` does
+    not cut it to their width, and queries and keys are wider than any config says.
+    """
+    rope = getattr(subject.hf.config, "rope_parameters", None)
+    share = rope.get("partial_rotary_factor", 1.0) if isinstance(rope, Mapping) else 0.0
+    return isinstance(share, (int, float)) and int(subject.sizes.get("head_dim", 0) * share) == 1
 
 
 def _layers(subject: Subject, values: Values, *names: str) -> Iterator[tuple[ValuePath, list[Tensor]]]:

@@ -64,7 +64,7 @@ def check(subject: Subject) -> CheckReport:
     elif untested:
         told = "; ".join(f"{skipped.promise} ({skipped.why})" for skipped in untested)
         warnings.warn(f"{subject.name}: not put to the test: {told}.", UntestedWarning, stacklevel=3)
-    held = tuple(finding for finding in findings if isinstance(finding, CheckResult))
+    held = tuple(finding for finding in findings if isinstance(finding, CheckResult) and finding.cases)
     family = subject.family
     return CheckReport(subject.name, held, untested, family.taken_off, family.derived)
 
@@ -100,7 +100,8 @@ class _Check:
         kernel = self._without_patterns(seen)
         same_as_plain = self._same_as_plain(kernel, plain)
         findings: list[Finding] = [*relations(self._subject, self._with_derived(seen)), same_as_plain]
-        findings += records_agree(self._subject, self._inputs, kernel.values)
+        if isinstance(same_as_plain, CheckResult):
+            findings += records_agree(self._subject, self._inputs, kernel.values)
         not_finite = "" if bool(plain.isfinite().all()) else tell_not_finite(self._subject, seen.values)
         if self._kernel:
             findings.append(pattern_is_the_kernels(self._subject, self._inputs, self._places, kernel))
