@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PhiForCausalLM
 
 from cutaway.cli.terminal import print_json
 from cutaway.errors import CheckError
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import COMMON, VALUES
 from tests.cli.running import run
 
 
@@ -34,7 +34,7 @@ def test_show(tiny_folder: str) -> None:
         nodes += node["children"]
     assert {node["standard"] for node in nodes} >= {"o_proj", None}
     values = {value["value"]: value for node in nodes for value in node["values"]}
-    assert set(values) == set(VALUES)
+    assert set(values) == set(COMMON)
     assert list(values["logits"]) == ["value", "layout", "meaning", "read_only", "missing"]
     assert values["logits"]["missing"] is None
     assert "parallel" in values["layer_mid"]["missing"]
@@ -48,7 +48,7 @@ def test_support(tiny_folder: str) -> None:
 
 def test_check(tiny_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = data("check", tiny_folder)
-    assert list(found) == ["model", "holds", "broken", "promises", "untested"]
+    assert list(found) == ["model", "holds", "broken", "promises", "untested", "derived", "taken_off"]
     assert (found["holds"], found["broken"]) == (True, None)
     assert all(set(promise) >= {"promise", "cases"} for promise in found["promises"])
 

@@ -17,7 +17,7 @@ from cutaway.encyclopedia.folder import OutputError
 from cutaway.encyclopedia.site import UnknownFamilyError, steps_of
 from cutaway.encyclopedia.specimens import specimen_of
 from cutaway.families import FAMILIES
-from cutaway.vocabulary import LAYOUTS, MODULES, COMMON
+from cutaway.vocabulary import COMMON, LAYOUTS, MODULES
 from tests.encyclopedia.conftest import PAGES
 
 

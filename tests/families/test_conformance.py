@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import LateEditError
-from cutaway.vocabulary import COMMON
+from cutaway.vocabulary import COMMON, VALUES
 from tests.families import native
 from tests.families.models import CONFIGS, IDS, PROMPTS, left_padded, plain, wrapped
 from tests.families.native import path_of
@@ -184,8 +184,12 @@ def test_without_weights_its_shapes_are_checked(kind: str) -> None:
 @KINDS
 def test_support_names_a_place_or_a_reason_for_every_value(kind: str) -> None:
     rows = {row.value: row for row in wrapped(kind).support()}
-    assert set(rows) == set(COMMON)
+    assert set(rows) == set(VALUES)
+    assert not [name for name, row in rows.items() if row.available and name not in COMMON]
+    assert all(row.where.endswith(".") for name, row in rows.items() if name not in COMMON)
     for name, row in rows.items():
+        if name not in COMMON:
+            continue
         assert row.available == has(kind, name), name
         assert row.where, name
         if row.available and row.host != "model":

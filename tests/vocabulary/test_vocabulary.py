@@ -8,7 +8,17 @@ import sys
 import pytest
 
 from cutaway.errors import UnknownValueError
-from cutaway.vocabulary import CONFIG_NAMES, LAYOUTS, MODULES, VALUES, ValuePath, all_paths, select_paths, values_of
+from cutaway.vocabulary import (
+    COMMON,
+    CONFIG_NAMES,
+    LAYOUTS,
+    MODULES,
+    VALUES,
+    ValuePath,
+    all_paths,
+    select_paths,
+    values_of,
+)
 
 ROWS = """
 model logits Logits
@@ -37,6 +47,22 @@ mlp mlp_activation Neurons
 mlp mlp_neurons Neurons
 mlp mlp_output Residual
 """
+RARE = """
+attention latent_kv LatentKv
+attention queries_before_rotary Queries
+attention keys_before_rotary Keys
+attention attention_sinks Sinks
+attention attention_gate HeadOutputs
+layer mixer_norm_output Residual
+mixer conv_output Conv
+mixer ssm_output Mixed
+mixer mixer_output Residual
+mlp router_logits Router
+mlp expert_weights Chosen
+mlp expert_indices Chosen
+mlp routed_output Residual
+mlp shared_expert_output Residual
+"""
 AXES = {
     "Residual": "[batch seq hidden_size]",
     "Logits": "[batch seq vocab_size]",
@@ -49,14 +75,26 @@ AXES = {
     "Pattern": "[batch num_heads query key]",
     "HeadOutputs": "[batch seq num_heads head_dim]",
     "Neurons": "[batch seq intermediate_size]",
+    "Sinks": "[batch num_heads query]",
+    "LatentKv": "[batch seq kv_latent_size]",
+    "Router": "[batch seq num_experts]",
+    "Chosen": "[batch seq experts_per_token]",
+    "Conv": "[batch seq conv_size]",
+    "Mixed": "[batch seq mixer_size]",
 }
 
 
 def test_values_hosts_and_layouts_are_those_of_the_specification() -> None:
-    rows = {tuple(line.split()) for line in ROWS.strip().splitlines()}
-    assert {(value.host, name, value.layout.name) for name, value in VALUES.items()} == rows
+    for table, values in ((ROWS, COMMON), (RARE, {name: VALUES[name] for name in set(VALUES) - set(COMMON)})):
+        rows = {tuple(line.split()) for line in table.strip().splitlines()}
+        assert {(value.host, name, value.layout.name) for name, value in values.items()} == rows
     assert {name: str(layout) for name, layout in LAYOUTS.items()} == AXES
-    assert {name for name, value in VALUES.items() if value.read_only} == {"input_size", "next_token_probs"}
+    assert {name for name, value in VALUES.items() if value.read_only} == {
+        "input_size",
+        "next_token_probs",
+        "attention_sinks",
+        "router_logits",
+    }
 
 
 def test_modules_and_sizes_are_those_of_the_specification() -> None:
@@ -69,16 +107,22 @@ def test_modules_and_sizes_are_those_of_the_specification() -> None:
         "qk_head_dim",
         "vocab_size",
         "intermediate_size",
+        "num_experts",
+        "experts_per_token",
+        "kv_latent_size",
+        "mixer_size",
+        "conv_size",
     ]
     on = {
         host: {name for name, module in MODULES.items() if module.host == host}
-        for host in ("model", "layer", "attention", "mlp")
+        for host in ("model", "layer", "attention", "mixer", "mlp")
     }
     assert on == {
         "model": {"embed_tokens", "layers", "norm", "lm_head"},
-        "layer": {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"},
+        "layer": {"self_attn", "mixer", "mlp", "input_layernorm", "post_attention_layernorm"},
         "attention": {"q_proj", "k_proj", "v_proj", "o_proj"},
-        "mlp": {"act_fn", "down_proj", "gate_proj", "up_proj"},
+        "mixer": {"in_proj", "conv1d", "out_proj"},
+        "mlp": {"act_fn", "down_proj", "gate_proj", "up_proj", "router", "experts", "shared_expert"},
     }
 
 
@@ -104,7 +148,7 @@ def test_a_path_is_its_hosts_path_and_its_name(path: ValuePath, written: str) ->
         ("layers.*.mlp.mlp_output", [f"layers.{i}.mlp.mlp_output" for i in range(12)]),
         ("mlp_output", [f"layers.{i}.mlp.mlp_output" for i in range(12)]),
         ("layers.1*.layer_output", ["layers.1.layer_output", "layers.10.layer_output", "layers.11.layer_output"]),
-        (lambda path: path.endswith("logits"), ["logits"]),
+        (lambda path: path.endswith("head_output"), ["lm_head_output"]),
         (["logits", "logits", "layers.0.layer_input"], ["layers.0.layer_input", "logits"]),
     ],
 )
@@ -124,7 +168,8 @@ def test_selecting_nothing_is_an_error_that_offers_near_names() -> None:
 
 
 def test_values_of_a_host_come_in_the_order_of_a_pass() -> None:
-    assert [value.name for value in values_of("mlp")] == ["mlp_activation", "mlp_neurons", "mlp_output"]
+    common = [value.name for value in values_of("mlp") if not value.rare]
+    assert common == ["mlp_activation", "mlp_neurons", "mlp_output"]
 
 
 def test_importing_cutaway_imports_neither_torch_nor_transformers() -> None:

@@ -30,7 +30,7 @@ def families(
     if model is None:
         rows = _deep()
         if as_json:
-            print_json(rows)
+            print_json({"families": rows})
             return
         _print_deep(rows)
         return

@@ -19,6 +19,7 @@ class SupportRow:
         layers: the layers that have it; empty for a value of the model, and for one that does not exist.
         where: where it is read, or for a missing one, why it is missing.
         condition: what holds of it under this load only; empty where nothing does.
+        rare: whether it is of some families alone.
     """
 
     value: str
@@ -31,6 +32,7 @@ class SupportRow:
     layers: tuple[int, ...]
     where: str
     condition: str
+    rare: bool = False
 
     def __repr__(self) -> str:
         path = f"{host}.{self.value}" if (host := HOSTS[VALUES[self.value].host].format(layer="*")) else self.value

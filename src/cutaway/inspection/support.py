@@ -60,6 +60,7 @@ def _row(subject: Subject, value: Value) -> SupportRow:
         layers=tuple(layer for layer in present if layer is not None),
         where=where,
         condition=_condition(subject, value, present, len(layers)) if present else "",
+        rare=value.rare,
     )
 
 
@@ -99,6 +100,8 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
         )
     elif site is not None and site.moment in OF_SOFTMAX and subject.hf.dtype == torch.float16:
         notes.append("float16 products of 65504 and more overflow under eager; a warning tells")
+    if value.name == "attention_premix" and subject.family_at(present[0]).premix_differs:
+        notes.append("not the head outputs side by side: gated, normed or mixed after the attention function")
     if value.name in ("attention_queries", "attention_keys") and getattr(subject.hf.config, "rope_parameters", None):
         notes.append(
             "rotated by the place in the padded row, unless `position_ids` count real tokens, as in `generate`"

@@ -169,8 +169,8 @@ class Subject:
         return self.places.family(layer)
 
     def sizes_at(self, layer: int | None) -> dict[str, int]:
-        """The sizes on a layer: what the config says, and of what it leaves out, or layers differ in, the lengths of the
-        axes of what passes there."""
+        """The sizes on a layer: what the config says, and of what it leaves out, or layers differ in, the lengths of
+        the axes of what passes there."""
         if layer not in self._sizes_at:
             measured: dict[str, int] = {}
             for name, site in self.family_at(layer).values.items():

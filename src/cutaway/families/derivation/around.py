@@ -42,10 +42,10 @@ def find_around(recording: Recording) -> Around:
     if not any(len(recording.calls_of(block)) == 1 for block in blocks):
         times = len(recording.calls_of(blocks[0]))
         raise UnsupportedModelError(
-            f"{type(model).__name__} cannot be opened: its layers are looped. A pass calls `{blocks[0]}` {times} times, "
-            f"and none of the {len(blocks)} blocks there once, so that a value of a layer would stand for several."
+            f"{type(model).__name__} cannot be opened: its layers are looped. A pass calls `{blocks[0]}` {times} "
+            f"times, and none of the {len(blocks)} blocks there once, so that a value of a layer would stand for several."
         )
-    paths = {module: path for path, module in reversed(tuple(model.named_modules()))}
+    paths: dict[nn.Module, str] = {module: path for path, module in model.named_modules()}
     embedding = _embedding(recording, paths)
     modules = {"embed_tokens": embedding.path, "layers": layers}
     head = _head(recording, paths, blocks)
@@ -71,7 +71,8 @@ def _layers(recording: Recording) -> str:
     outer = [path for path in lists if not any(path.startswith(f"{other}.") for other in lists)]
     declared = recorders(model).get("hidden_states")
     said = [path for path in outer if declared and type(model.get_submodule(path)[0]).__name__ in declared.classes]  # pyright: ignore
-    return max(said or outer, key=lambda path: count(model.get_submodule(path)))
+    sizes = {path: count(model.get_submodule(path)) for path in said or outer}
+    return max(sizes, key=sizes.__getitem__)
 
 
 def _embedding(recording: Recording, paths: dict[nn.Module, str]) -> Called:

@@ -120,8 +120,10 @@ def _base(hf: PreTrainedModel, recording: Recording, around: Around, sizes: dict
     unavailable: dict[str, str] = {}
     if "norm" in around.modules:
         values["final_norm_output"] = output_of("norm")
+    else:
+        unavailable["final_norm_output"] = _NO_NORM
     if around.no_head:
-        unavailable = dict.fromkeys(("lm_head_output", "logits"), around.no_head)
+        unavailable.update(dict.fromkeys(("lm_head_output", "logits"), around.no_head))
     else:
         values["lm_head_output"] = output_of("lm_head")
         values["logits"] = output_of(key="logits")
@@ -135,7 +137,7 @@ def _base(hf: PreTrainedModel, recording: Recording, around: Around, sizes: dict
         unavailable=unavailable,
         stream=(),
         settings=frozenset(),
-        no_lens="" if "norm" in around.modules else "No norm was seen between the last block and the head.",
+        no_lens="" if "norm" in around.modules else _NO_NORM,
         derived=True,
     )
 
@@ -171,7 +173,11 @@ def _only_theirs(recording: Recording, around: Around, kind: Kind) -> str:
     ]
     theirs = set.intersection(*(names[layer] for layer in kind.layers))
     others = set[str]().union(*(names[layer] for layer in range(len(names)) if layer not in kind.layers))
-    return min(theirs - others, key=lambda name: (name.count("."), name), default="")
+    return min(theirs - others, key=_depth, default="")
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("."), path
 
 
 def _uncalled(calls: int, layers: list[int]) -> Kind:
@@ -207,7 +213,7 @@ def with_common_facts(base: Family, kinds: list[Kind]) -> Family:
     values = _shared([kind.values for kind in kinds])
     unavailable = _shared([kind.unavailable for kind in kinds])
     hosts = [host for host in kinds[0].modules if all(host in kind.modules for kind in kinds)]
-    modules = {host: _shared([kind.modules[host] for kind in kinds]) for host in hosts}
+    modules: dict[Host, Mapping[str, str]] = {host: _shared([kind.modules[host] for kind in kinds]) for host in hosts}
     streams = {repr(kind.stream): kind.stream for kind in kinds}
     same = len(streams) == 1
     lesser = [
@@ -245,7 +251,7 @@ def _unavailable(
 ) -> dict[str, str]:
     """Why each usual value of a layer that was not found is not there."""
     usual = [value for value in VALUES.values() if value.host != "model" and not value.derived]
-    norms = {"attention_norm_output": "attention", "mlp_norm_output": "mlp", "mlp_input": "mlp"}
+    norms: dict[str, Host] = {"attention_norm_output": "attention", "mlp_norm_output": "mlp", "mlp_input": "mlp"}
     found = {} if base is None else dict(base.unavailable)
     for value in usual:
         if value.name in values or norms.get(value.name, value.host) in lacks:
@@ -254,13 +260,15 @@ def _unavailable(
             found[value.name] = why.get(value.name, _NOT_FOUND.get(value.name, "It was not found in a recorded pass."))
     for host in lacks if base is not None else ():
         words = {"attention": "attention", "mlp": "MLP"}
-        gone = [value.name for value in usual if value.host == host and value.name not in values]
+        gone = [v.name for v in usual if norms.get(v.name, v.host) == host and v.name not in values and not v.rare]
         found.update({name: why.get(name, f"No {words.get(host, host)} was found in its blocks.") for name in gone})
     return found
 
 
+_NO_NORM = "No norm was seen between the last block and the head."
+
 _NOT_FOUND = {
-    "layer_mid": "No stream was seen to pass between attention and MLP: they read the same one, or there is one of them.",
+    "layer_mid": "No stream was seen to pass between attention and MLP: both read the same one.",
     "mlp_norm_output": "No norm was seen right before the MLP.",
     "attention_norm_output": "No norm was seen right before the attention.",
 }

@@ -238,13 +238,12 @@ class _Finder:
         if len(acts) == 1:
             names["act_fn"] = acts[0].path.removeprefix(f"{host}.")
             self.found.values["mlp_activation"] = output_of("act_fn", rows=acts[0].by_rows)
+        gated = bool(given.factors) and bool(acts) and acts[0].returned is not given
         for call in linears:
             own = call.path.removeprefix(f"{host}.")
-            if acts and given.factors and call.returned is acts[0].given:
-                names["gate_proj"] = own
-            elif (call.returned is not None and any(call.returned is factor for factor in given.factors)) or (
-                acts and call.returned is acts[0].given
-            ):
+            if acts and call.returned is acts[0].given:
+                names["gate_proj" if gated else "up_proj"] = own
+            elif gated and any(call.returned is factor for factor in given.factors):
                 names["up_proj"] = own
 
     def _experts(self, host: str) -> None:
@@ -322,9 +321,9 @@ class _Finder:
                         values["layer_mid"] = stream_at(own)
                     if own == "post_attention_layernorm" or not self._is_taken("post_attention_layernorm"):
                         names["post_attention_layernorm"] = own
-        if mlp is not None and "layer_mid" not in values and "mlp_norm_output" not in values and self._is_mid(mlp):
-            if self._host("mlp") != self.block.path:
-                values["layer_mid"] = stream_at(names["mlp"])
+        unnormed = mlp is not None and not {"layer_mid", "mlp_norm_output"} & set(values)
+        if mlp is not None and unnormed and self._host("mlp") != self.block.path and self._is_mid(mlp):
+            values["layer_mid"] = stream_at(names["mlp"])
         if not self.block.stream:
             for name in ("layer_mid", "mlp_norm_output", "mlp_input"):
                 values.pop(name, None)

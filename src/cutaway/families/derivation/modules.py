@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -59,7 +60,8 @@ def count(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-class Recorder(NamedTuple):
+@dataclass(frozen=True)
+class Recorder:
     """What transformers itself records under a name: the output of modules of some classes, at a place in it."""
 
     classes: frozenset[str]

@@ -1,7 +1,8 @@
 """What transformers itself records of a pass, beside the values of the same names: an oracle from outside.
 
-A modelling file says what of it can be recorded: the stream between blocks as `hidden_states`, the patterns of an eager
-attention as `attentions`, the routers' scores as `router_logits`. Where a class records them, they are the very tensors.
+A modelling file says what of it can be recorded: the stream between blocks as `hidden_states`, the patterns of an
+eager attention as `attentions`, the routers' scores as `router_logits`. Where a class records them, they are the very
+tensors.
 """
 
 from __future__ import annotations

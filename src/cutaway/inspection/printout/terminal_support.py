@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cutaway.inspection.numbers import ranges
 from cutaway.inspection.printout.terminal_tree import STYLES
-from cutaway.vocabulary import HOSTS, VALUES, Host
+from cutaway.vocabulary import HOSTS, Host
 
 if TYPE_CHECKING:
     from cutaway.inspection.rows import SupportRow, SupportRows
@@ -85,13 +85,15 @@ def support_text(support: SupportRows, width: int | None = None) -> str:
 
 def by_host(support: SupportRows) -> dict[Host, list[SupportRow]]:
     """The rows under their hosts, in the order of the vocabulary."""
-    hosts = {host: [row for row in support.rows if row.host == host and is_shown(row)] for host in HOSTS}
+    hosts: dict[Host, list[SupportRow]] = {
+        host: [row for row in support.rows if row.host == host and is_shown(row)] for host in HOSTS
+    }
     return {host: rows for host, rows in hosts.items() if rows}
 
 
 def is_shown(row: SupportRow) -> bool:
     """Whether a row is worth a line: a value that is of some families alone is shown where it is."""
-    return row.available or not VALUES[row.value].rare
+    return row.available or not row.rare
 
 
 def of_others(support: SupportRows) -> str:
