@@ -32,6 +32,7 @@ attention attention_scores Pattern
 attention attention_probabilities Pattern
 attention attention_head_outputs HeadOutputs
 attention attention_premix HeadOutputs
+attention head_contributions HeadContributions
 attention attention_output Residual
 mlp mlp_activation Neurons
 mlp mlp_neurons Neurons
@@ -48,6 +49,7 @@ AXES = {
     "Values": "[batch num_kv_heads seq head_dim]",
     "Pattern": "[batch num_heads query key]",
     "HeadOutputs": "[batch seq num_heads head_dim]",
+    "HeadContributions": "[batch seq num_heads hidden_size]",
     "Neurons": "[batch seq intermediate_size]",
 }
 
@@ -56,7 +58,11 @@ def test_values_hosts_and_layouts_are_those_of_the_specification() -> None:
     rows = {tuple(line.split()) for line in ROWS.strip().splitlines()}
     assert {(value.host, name, value.layout.name) for name, value in VALUES.items()} == rows
     assert {name: str(layout) for name, layout in LAYOUTS.items()} == AXES
-    assert {name for name, value in VALUES.items() if value.read_only} == {"input_size", "next_token_probs"}
+    assert {name for name, value in VALUES.items() if value.read_only} == {
+        "input_size",
+        "next_token_probs",
+        "head_contributions",
+    }
 
 
 def test_modules_and_sizes_are_those_of_the_specification() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cutaway.errors import UnsupportedModelError
+from cutaway.families.stored import USUAL_WEIGHTS, Stored
 from cutaway.sites import Site
 from cutaway.vocabulary import CONFIG_NAMES, Host
 
@@ -60,6 +61,7 @@ class Family:
             ones, set to something, is refused: it may change what a value means.
         variants: what is other where the config says so.
         refused: settings under which the file does not hold.
+        weights: where each matrix of the vocabulary is kept; by default in the modules of the standard names.
         positions_from_mask: whether a left-padded row needs `position_ids` counted from its first real token. A rotary
             needs none, since its scores depend on distances alone.
     """
@@ -75,6 +77,7 @@ class Family:
     settings: frozenset[str]
     variants: tuple[Variant, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    weights: Mapping[str, Stored] = field(default_factory=lambda: USUAL_WEIGHTS)
     positions_from_mask: bool = False
 
     def of_config(self, config: PretrainedConfig) -> Family:

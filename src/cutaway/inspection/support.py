@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from cutaway.inspection import printout
-from cutaway.inspection.rows import SupportRow, SupportRows
+from cutaway.inspection.rows import SupportRow, SupportRows, WeightRow
 from cutaway.sites import MOMENTS
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import VALUES, Value, ValuePath
+from cutaway.vocabulary import VALUES, WEIGHTS, Value, ValuePath, Weight
 
 
 class Support(SupportRows):
@@ -33,7 +33,9 @@ class Support(SupportRows):
 
 def support(subject: Subject) -> Support:
     """Asks a model which values it has."""
-    return Support(subject.name, subject.describe_load(), tuple(_row(subject, value) for value in VALUES.values()))
+    values = tuple(_row(subject, value) for value in VALUES.values())
+    weights = tuple(_weight(subject, row) for row in WEIGHTS.values())
+    return Support(subject.name, subject.describe_load(), values, weights)
 
 
 def _row(subject: Subject, value: Value) -> SupportRow:
@@ -41,7 +43,9 @@ def _row(subject: Subject, value: Value) -> SupportRow:
     has_site = subject.has_site(value.name)
     present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
     if value.derived and has_site:
-        where = "derived from " + " and ".join(f"`{source}`" for source in value.derived_from or ("input_ids",))
+        where = "derived from " + " and ".join(
+            f"`{source}`" for source in (*(value.derived_from or ("input_ids",)), *value.weights)
+        )
     elif has_site:
         where = _where(subject, value)
     else:
@@ -60,6 +64,18 @@ def _row(subject: Subject, value: Value) -> SupportRow:
         where=where,
         condition=_condition(subject, value, present, len(layers)) if present else "",
     )
+
+
+def _weight(subject: Subject, row: Weight) -> WeightRow:
+    layers = range(subject.sizes["num_layers"]) if row.host != "model" else [None]
+    present = [layer for layer in layers if subject.weights.has(row, layer)]
+    if present:
+        where = subject.weights.where(row, present[0])
+    else:
+        missing = subject.weights.why_missing(row, layers[0]) if len(layers) else "This model has no layers."
+        where = missing or "Its projection has no bias: it is None."
+    numbers = tuple(layer for layer in present if layer is not None)
+    return WeightRow(row.name, row.host, row.layout.axes, row.meaning, bool(present), numbers, where)
 
 
 def _where(subject: Subject, value: Value) -> str:
@@ -97,4 +113,4 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
     return "; ".join(notes)
 
 
-__all__ = ["Support", "SupportRow", "support"]
+__all__ = ["Support", "SupportRow", "WeightRow", "support"]

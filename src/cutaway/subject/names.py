@@ -23,7 +23,7 @@ from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownLayerErr
 from cutaway.subject.address import Address
 from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, VALUES, Host, ValuePath
+from cutaway.vocabulary import HOSTS, VALUES, WEIGHTS, Host, ValuePath
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.paths import (
     Selector,
@@ -121,7 +121,9 @@ def addresses(subject: Subject, selector: Selector) -> list[Address]:
 
 def refuse_derived(path: ValuePath) -> None:
     """Raises a `ReadOnlyError`: a derived value cannot be edited."""
-    raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from other values.")
+    sources = " and ".join(f"`{source}`" for source in path.sources if not source.value.read_only)
+    instead = f"{sources}. Edit that in its stead." if sources else "the call."
+    raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from {instead}")
 
 
 def _rank(subject: Subject, name: Name) -> float:
@@ -313,6 +315,10 @@ def _unknown(subject: Subject, selector: str) -> Exception:
     head, _, last = spelling.rpartition(".")
     if last in VALUES:
         return _unknown_value(subject, selector, spelling, last)
+    if last in WEIGHTS:
+        where = HOSTS[WEIGHTS[last].host].format(layer="i").replace(".i", "[i]")
+        path = ".".join(filter(None, ("model", where, last)))
+        return UnknownValueError(f"'{selector}' is a weight, and no value of a pass: `{path}` is there without one.")
     if last in NATIVE_NAMES:
         return _unknown_module(subject, selector, spelling)
     exact = modules_at(subject, spelling)

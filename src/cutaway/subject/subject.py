@@ -7,13 +7,14 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
@@ -23,13 +24,15 @@ from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.subject.address import Address
 from cutaway.subject.inputs import Limits
 from cutaway.subject.places import INSIDE, Places
+from cutaway.subject.read_only import read_only
 from cutaway.subject.survey import Survey, survey
+from cutaway.subject.weights import Weights, weight_path
 from cutaway.tracing import AsWritten
 from cutaway.tracing.attach import Answers
 from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import HOSTS, MODULES, VALUES, Host, Value, ValuePath, all_paths
+from cutaway.vocabulary import HOSTS, MODULES, VALUES, WEIGHTS, Host, Value, ValuePath, all_paths
 from cutaway.vocabulary.elsewhere import near
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
@@ -96,6 +99,7 @@ class Subject:
         self._load_weights = None
         self._addresses.clear()
         self.__dict__.pop("places", None)
+        self.__dict__.pop("weights", None)
 
     def describe_load(self) -> str:
         """How the model is loaded, in words: class, dtype, attention implementation, device."""
@@ -135,6 +139,29 @@ class Subject:
     def places(self) -> Places:
         """Where hosts and modules stand in the model as it is."""
         return Places(self.hf, self.family)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """What of the standard weights this model has, and where."""
+        return Weights(self.hf, self.family, self.places, self.sizes)
+
+    def weight(self, name: str, layer: int | None) -> Tensor | None:
+        """A weight of a layer, or of the model, as a view of the parameter that cannot be written into.
+
+        Returns:
+            a tensor of the weight's layout; None for a bias of a projection that has none.
+
+        Raises:
+            UnavailableValueError: this model has no such weight, or none that is a plain matrix; the message says why.
+            NoWeightsError: there is nowhere to load the weights from.
+        """
+        row = WEIGHTS[name]
+        reason = self.weights.why_missing(row, layer)
+        if reason:
+            raise UnavailableValueError(f"`{weight_path(row, layer)}` does not exist here. {reason}")
+        self.bring_weights()
+        found = self.weights.read(row, self.weights.module(row, layer))
+        return None if found is None else read_only(found)
 
     @property
     def modules(self) -> dict[str, nn.Module]:
@@ -202,7 +229,7 @@ class Subject:
         if not self.has_site(path.name):
             return self.why_unavailable(path.name)
         if path.value.derived:
-            return ""
+            return self._why_not_derived(path)
         site = self.family.values[path.name]
         reason = self.places.why_missing(path.value.host, path.layer, site.module, site.moment)
         if reason:
@@ -216,6 +243,17 @@ class Subject:
             return f"A pass of this model does not come by it: `{own or 'the model'}`, {MOMENTS[site.moment]}.{more}"
         if own in self.survey.repeated:
             return f"A pass of this model comes by it more than once: it calls `{own}` several times."
+        return ""
+
+    def _why_not_derived(self, path: ValuePath) -> str:
+        for source in path.sources:
+            reason = self.why_missing(source)
+            if reason:
+                return f"It is derived from `{source.name}`. {reason}"
+        for name in path.value.weights:
+            reason = self.weights.why_missing(WEIGHTS[name], path.layer)
+            if reason:
+                return f"It is derived from `{name}`. {reason}"
         return ""
 
     @cached_property
@@ -306,7 +344,7 @@ class Subject:
     def rank(self, path: ValuePath) -> int:
         """Where in the pass a value comes; a derived one at the last of what it is derived from."""
         if path.value.derived:
-            return max((self.rank(ValuePath(name, None)) for name in path.value.derived_from or ()), default=0)
+            return max(map(self.rank, path.sources), default=0)
         address = self.address(path)
         return self.survey.order[address.module_path, address.moment]
 
@@ -317,13 +355,23 @@ class Subject:
     def unknown(self, host: Host, layer: int | None, name: str) -> Exception:
         """The error for a name that a host does not have, with near names or the host that has it."""
         where = HOSTS[host].format(layer=layer) or "the model"
+        if name in WEIGHTS and WEIGHTS[name].host != host:
+            row = WEIGHTS[name]
+            example = weight_path(row, (layer or 0) if row.host != "model" else None)
+            example = re.sub(r"\.(\d+)", r"[\1]", f"model.{example}")
+            return UnknownValueError(
+                f"`{name}` does not hang on {where}; it is a weight of the {row.host}: `{example}`."
+            )
         if name in VALUES:
             owner = VALUES[name].host
             example = ValuePath(name, (layer or 0) if owner != "model" else None)
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
         here = self.modules.get(self.host_path(host, layer))
         children = [child for child, _ in here.named_children()] if here is not None else []
-        reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
+        reach = {
+            word.name: _reached(word.host, host, word.name)
+            for word in [*VALUES.values(), *MODULES.values(), *WEIGHTS.values()]
+        }
         hint = near(name, [*children, *reach], shown=reach, layer=layer)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
 

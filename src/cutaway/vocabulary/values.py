@@ -24,7 +24,8 @@ class Value:
     """A row of the vocabulary.
 
     A `read_only` value can be read and not edited. One with `derived_from` is computed from these values, once the pass
-    has reached them; from none, it is known of the call itself.
+    has reached them, and from these weights; from no value, it is known of the call itself. One that is `only_named` is
+    large beside the rest: it is served where its name is asked for, and not by `*` or a function of paths.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Value:
     meaning: str
     read_only: bool = False
     derived_from: tuple[str, ...] | None = None
+    weights: tuple[str, ...] = ()
+    only_named: bool = False
 
     @property
     def derived(self) -> bool:
@@ -92,6 +95,16 @@ _ROWS = (
         "attention",
         layouts.HEAD_OUTPUTS,
         "every head's output side by side, as the output projection takes it",
+    ),
+    Value(
+        "head_contributions",
+        "attention",
+        layouts.HEAD_CONTRIBUTIONS,
+        "each head's part of `attention_output`, which is their sum and the output projection's bias, of no head",
+        read_only=True,
+        derived_from=("attention_premix",),
+        weights=("W_O",),
+        only_named=True,
     ),
     Value("attention_output", "attention", layouts.RESIDUAL, "what the attention adds to the stream"),
     Value("layer_mid", "layer", layouts.RESIDUAL, "the stream between attention and MLP"),

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import Host, Value, ValuePath, values_of
+from cutaway.vocabulary import Host, Value, ValuePath, values_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class ModuleNode:
         class_name: its class.
         arguments: what the class says of itself, shortened.
         differs: for one of several kinds in a list, in what it differs from the first kind.
+        weights: the standard names of the weights that a host has.
     """
 
     key: str
@@ -49,6 +50,7 @@ class ModuleNode:
     arguments: str
     differs: str = ""
     values: tuple[ValueLine, ...] = ()
+    weights: tuple[str, ...] = ()
     children: tuple[ModuleNode, ...] = ()
 
     @property
@@ -157,6 +159,7 @@ class _Reader:
             arguments=_arguments(module),
             differs=differs,
             values=tuple(self._values(path)),
+            weights=tuple(self._weights(path)),
             children=tuple(self._children(path, module)),
         )
 
@@ -206,6 +209,11 @@ class _Reader:
         for value in values_of(host):
             layout = str(value.layout) if value.layout.axes else value.layout.name.lower()
             yield ValueLine(value.name, layout, value.meaning, self._missing(value, layer), value.read_only)
+
+    def _weights(self, path: str) -> Iterator[str]:
+        if path in self.hosts:
+            host, layer = self.hosts[path]
+            yield from (row.name for row in weights_of(host) if self.subject.weights.has(row, layer))
 
     def _missing(self, value: Value, layer: int | None) -> str:
         return brief(self.subject.why_missing(ValuePath(value.name, layer)))
