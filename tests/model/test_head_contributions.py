@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.errors import OrderError, ReadOnlyError
+from cutaway import StandardizedTransformer
+from cutaway.errors import CheckError, OrderError, ReadOnlyError
 from tests import raw, tiny
 from tests.families import models, native
 from tests.model.test_weights import KINDS, PHI, pair
@@ -115,6 +116,22 @@ def test_in_generation_scan_and_gradients() -> None:
     grad = torch.zeros_like(premix)
     grad[:, :, 3] = model.layers[1].self_attn.W_O[3, :, 5]
     torch.testing.assert_close(premix.grad, grad)
+
+
+def test_a_model_with_a_hook_on_its_projection_opens() -> None:
+    hf = tiny.fresh()
+    hf.model.layers[1].self_attn.dense.register_forward_hook(lambda _module, _args, output: output + 1)
+    cases = {result.promise: result.cases for result in StandardizedTransformer(hf).check().results}
+    assert cases["the sum of head_contributions and the bias is attention_output"] == tiny.LAYERS - 1
+
+
+def test_check_fails_where_they_do_not_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cutaway.inspection.check import relations
+
+    real = relations.head_contributions
+    monkeypatch.setattr(relations, "head_contributions", lambda *given: real(*given).roll(1, -1))
+    with pytest.raises(CheckError, match="the sum of head_contributions and the bias"):
+        StandardizedTransformer(tiny.plain())
 
 
 def test_check_and_support_tell_of_them() -> None:

@@ -14,7 +14,7 @@ from cutaway.inspection.check.report import CheckResult
 from cutaway.passes.derived import head_contributions
 from cutaway.subject.lens import project_on_vocab
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import ValuePath
+from cutaway.vocabulary import WEIGHTS, ValuePath
 
 Values = Mapping[str, Any]
 
@@ -134,11 +134,14 @@ def _projected(subject: Subject, values: Values) -> CheckResult:
 
 
 def _contributed(subject: Subject, values: Values) -> CheckResult:
-    """A layer at a time, since heads are many."""
+    """A layer at a time, since heads are many. What a hook of the user's adds to the projection is no head's."""
     cases = 0
     for path, (output, premix) in _layers(subject, values, "attention_output", "attention_premix"):
         own = ValuePath("head_contributions", path.layer)
         if not subject.is_available(own) or path.layer is None:
+            continue
+        project = subject.weights.module(WEIGHTS["W_O"], path.layer)
+        if project._forward_hooks or project._forward_pre_hooks:
             continue
         with torch.no_grad():
             wide = torch.float32 if premix.device.type == "mps" else torch.float64
