@@ -42,7 +42,7 @@ def test_show(tiny_folder: str) -> None:
 
 def test_support(tiny_folder: str) -> None:
     found = data("support", tiny_folder)
-    assert list(found) == ["model", "load", "values"]
+    assert list(found) == ["model", "load", "values", "weights"]
     assert set(found["values"][0]) >= {"value", "host", "layout", "axes", "meaning", "available", "layers", "where"}
 
 

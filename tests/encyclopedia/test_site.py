@@ -137,7 +137,9 @@ def test_the_glossary_has_the_whole_vocabulary(site) -> None:
     text = "".join(read(site / "glossary.html").text)
     assert all(name in text for name in MODULES)
     assert "transformer.ln_f" in text
-    assert "query_key_value" not in text, "it has no standard name"
+    modules, _, weights = text.partition("W_E")
+    assert "query_key_value" not in modules, "it has no standard name"
+    assert "query_key_value.weight, 2 of 3 side by side in each head" in weights
 
 
 def test_the_phi_page_compares_three_checkpoints(site) -> None:

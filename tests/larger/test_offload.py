@@ -73,6 +73,17 @@ def test_every_value_is_that_of_the_model_in_memory(model: StandardizedTransform
     assert state_of(model.hf) == before
 
 
+def test_weights_and_head_contributions_are_those_of_the_model_in_memory(model: StandardizedTransformer) -> None:
+    before, plain = state_of(model.hf), tiny.shared()
+    for layer, other in zip(model.layers, plain.layers, strict=True):
+        for name in ("W_Q", "b_Q", "W_O"):
+            assert torch.equal(getattr(layer.self_attn, name), getattr(other.self_attn, name))
+        assert torch.equal(layer.mlp.W_in, other.mlp.W_in)
+    expected, found = (one.read(tiny.IDS, "head_contributions") for one in (plain, model))
+    assert all(torch.equal(found[path], value) for path, value in expected.items())
+    assert state_of(model.hf) == before
+
+
 @pytest.mark.parametrize(
     "name", ["token_embeddings", "attention_keys", "attention_scores", "mlp_neurons", "mlp_output"]
 )

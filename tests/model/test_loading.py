@@ -126,7 +126,7 @@ def test_the_real_phis_are_looked_at_with_no_download(
     }
     assert (model.dtype, model.device) == (dtype, torch.device("meta"))
     rows = model.support().to_dict()["values"]
-    assert len([row for row in rows if not row["rare"]]) == 25
+    assert len([row for row in rows if not row["rare"]]) == 26
     assert [row["value"] for row in rows if not row["available"] and not row["rare"]] == ["layer_mid"]
     assert {len(row["layers"]) for row in rows if row["host"] != "model" and row["available"]} == {layers}
     json.dumps(rows)

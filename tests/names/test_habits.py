@@ -369,7 +369,7 @@ def test_hosts_under_the_familys_own_names_have_their_values() -> None:
         (lambda m: m.layers[2].hook_resid_post, "is here 'layers.2.layer_output'"),
         (lambda m: m.blocks, "is here `model.layers`"),
         (lambda m: m.layers[0].attn, "is here `self_attn`"),
-        (lambda m: m.W_E, "`model.embed_tokens.weight` [vocab_size hidden_size]"),
+        (lambda m: m.W_pos, "the position embedding's own module"),
         (lambda m: m.layers_output, "nnterp's `layers_output` is here `model.layers[i].layer_output`"),
         (lambda m: m.skip_layers, "layer.skip()"),
         (lambda m: m.layers[0].next, "nnsight's `next` is here `for step in run:`"),

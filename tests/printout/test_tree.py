@@ -120,3 +120,13 @@ def test_parameters_are_counted_once() -> None:
     tied = nn.ModuleList([nn.Linear(10, 10, bias=False)] * 2)
     assert count_parameters(tied) == "100"
     assert count_parameters(nn.Linear(1000, 1234)) == "1.24M"
+
+
+def test_weights_stand_under_their_host_where_they_are() -> None:
+    root = tree_of(StandardizedTransformer(tiny(), check=False)._subject).root
+    weights = {node.class_name: node.weights for node in walk(root) if node.weights}
+    assert weights == {
+        "PhiForCausalLM": ("W_E", "W_U", "b_U"),
+        "PhiAttention": ("W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"),
+        "PhiMLP": ("W_in", "b_in", "W_out", "b_out"),
+    }

@@ -117,7 +117,12 @@ def test_mask_fill_is_the_score_of_a_forbidden_pair(x):
         attention = sharpened(mask_fill=fill)
         tables = attention.rotary(np.arange(7)[None])
         later = np.triu(np.ones((7, 7), bool), 1)[None, None]
-        attention(x, tables, later, record=lambda name, array: seen.__setitem__(name, array.copy()))
+        attention(
+            x,
+            tables,
+            later,
+            record=lambda name, array: seen.__setitem__(name, array if callable(array) else array.copy()),
+        )
         assert np.all(seen["attention_scores"][:, :, later[0, 0]] == score)
 
 

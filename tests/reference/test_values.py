@@ -46,7 +46,7 @@ def ids():
 
 
 def test_every_word_of_the_vocabulary_in_its_layout(model, ids):
-    found = model(ids, values="*")
+    found = model(ids, values=["*", "head_contributions"])
     names = [name for name in COMMON if name != "layer_mid"]
     expected = all_paths(3, names)
     assert list(found) == [str(path) for path in expected]
@@ -58,6 +58,20 @@ def test_every_word_of_the_vocabulary_in_its_layout(model, ids):
             assert array.shape == path.value.layout.shape(SIZES), path
     assert np.array_equal(found["input_ids"], ids)
     assert np.array_equal(found["attention_mask"], np.ones((3, 5)))
+
+
+def test_head_contributions_are_asked_for_by_name_and_sum_to_the_attentions_output(model, ids):
+    assert not any("head_contributions" in path for path in model(ids, values="*"))
+    found = model(ids, values=["head_contributions", "attention_premix", "attention_output"])
+    for layer in range(3):
+        at = f"layers.{layer}.self_attn"
+        dense = model.layers[layer].self_attn.o_proj
+        whole = found[f"{at}.head_contributions"].sum(axis=2) + dense.bias
+        assert np.allclose(whole, found[f"{at}.attention_output"], atol=1e-5)
+        alone = found[f"{at}.attention_premix"].copy()
+        alone[:, :, 1:] = 0
+        first = alone.reshape(3, 5, -1) @ dense.weight.T
+        assert np.allclose(found[f"{at}.head_contributions"][:, :, 0], first, atol=1e-5)
 
 
 def test_logits_are_always_there(model, ids):

@@ -42,6 +42,7 @@ attention attention_scores Pattern
 attention attention_probabilities Pattern
 attention attention_head_outputs HeadOutputs
 attention attention_premix HeadOutputs
+attention head_contributions HeadContributions
 attention attention_output Residual
 mlp mlp_activation Neurons
 mlp mlp_neurons Neurons
@@ -74,6 +75,7 @@ AXES = {
     "Values": "[batch num_kv_heads seq head_dim]",
     "Pattern": "[batch num_heads query key]",
     "HeadOutputs": "[batch seq num_heads head_dim]",
+    "HeadContributions": "[batch seq num_heads hidden_size]",
     "Neurons": "[batch seq intermediate_size]",
     "Sinks": "[batch num_heads query]",
     "LatentKv": "[batch seq kv_latent_size]",
@@ -94,6 +96,7 @@ def test_values_hosts_and_layouts_are_those_of_the_specification() -> None:
         "next_token_probs",
         "attention_sinks",
         "router_logits",
+        "head_contributions",
     }
 
 

@@ -18,7 +18,7 @@ from cutaway.encyclopedia.note import Result
 from cutaway.encyclopedia.parts import Parts, parts_of
 from cutaway.encyclopedia.traits import Trait, traits_of
 from cutaway.families import FAMILIES
-from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, Host, values_of
+from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, WEIGHTS, Host, Weight, values_of
 
 if TYPE_CHECKING:
     from cutaway.inspection.support import Support
@@ -206,12 +206,19 @@ def glossary(families: Sequence[FamilyPage]) -> dict[str, Any]:
         "values": values,
         "layouts": [(layout, used[name]) for name, layout in LAYOUTS.items()],
         "modules": modules,
+        "weights": [(row, _keeping(row, families)) for row in WEIGHTS.values()],
         "sizes": list(CONFIG_NAMES.values()),
     }
 
 
 def _having(value: str, families: Sequence[FamilyPage]) -> list[tuple[FamilyPage, bool]]:
     return [(page, page.support[value].available) for page in families]
+
+
+def _keeping(row: Weight, families: Sequence[FamilyPage]) -> list[tuple[FamilyPage, str]]:
+    """Where each family's first checkpoint keeps a weight; empty where it has none."""
+    rows = [(page, page.support.weight(row.name)) for page in families]
+    return [(page, found.where if found.available else "") for page, found in rows]
 
 
 def _native_name(page: FamilyPage, host: Host, name: str) -> str:

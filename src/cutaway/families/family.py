@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.errors import UnsupportedModelError
 from cutaway.families.lacks import why_lacking
+from cutaway.families.stored import USUAL_WEIGHTS, Stored
 from cutaway.families.stream import Sum, with_numbers
 from cutaway.sites import Site
 from cutaway.vocabulary import CONFIG_NAMES, SUBLAYERS, VALUES, Host
@@ -117,6 +118,7 @@ class Family:
             ones, set to something, is refused: it may change what a value means.
         variants: what is other where the config says so.
         refused: settings under which the file does not hold.
+        weights: where each matrix of the vocabulary is kept; by default in the modules of the standard names.
         positions_from_mask: whether a left-padded row needs `position_ids` counted from its first real token. A rotary
             needs none, since its scores depend on distances alone.
         derived: whether it was found in a pass of the model, and is not written by hand.
@@ -135,6 +137,7 @@ class Family:
     settings: frozenset[str]
     variants: tuple[Variant, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    weights: Mapping[str, Stored] = field(default_factory=lambda: USUAL_WEIGHTS)
     positions_from_mask: bool = False
     kinds: tuple[Kind, ...] = ()
     no_sum: str = ""

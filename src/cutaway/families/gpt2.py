@@ -7,6 +7,7 @@ in the scaling that attention is called with, so scores are what enters the soft
 """
 
 from cutaway.families.family import Family, Refusal
+from cutaway.families.stored import USUAL_WEIGHTS, fused, stored_in
 from cutaway.families.usual import USUAL_SITES
 from cutaway.sites import input_of, stream_at
 
@@ -50,6 +51,7 @@ GPT2 = Family(
         "mlp_neurons": input_of("down_proj", argument="x"),
     },
     unavailable={},
+    weights={**USUAL_WEIGHTS, **fused("c_attn", "W_Q", "W_K", "W_V"), "W_in": stored_in("c_fc")},
     stream=("attention_output", "layer_input", "mlp_output"),
     settings=frozenset(
         {

@@ -5,6 +5,7 @@ attention and MLP read the same stream through a norm each. transformers: `model
 """
 
 from cutaway.families.family import Family, Variant
+from cutaway.families.stored import USUAL_WEIGHTS, fused, stored_in
 from cutaway.families.usual import USUAL_SITES
 from cutaway.sites import stream_at
 
@@ -52,6 +53,11 @@ GPT_NEOX = Family(
     unavailable={
         "layer_mid": "This checkpoint's blocks are parallel: attention and MLP each read the stream that enters the "
         "block, so no stream passes between them. `layer_input` enters the block, `layer_output` leaves it.",
+    },
+    weights={
+        **USUAL_WEIGHTS,
+        **fused("query_key_value", "W_Q", "W_K", "W_V", by_head=True),
+        "W_in": stored_in("dense_h_to_4h"),
     },
     stream=("mlp_output", "attention_output", "layer_input"),
     variants=(

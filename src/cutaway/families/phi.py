@@ -5,6 +5,7 @@ last. transformers: `models/phi/modeling_phi.py`.
 """
 
 from cutaway.families.family import Family
+from cutaway.families.stored import USUAL_WEIGHTS, stored_in
 from cutaway.families.usual import USUAL_SITES
 from cutaway.sites import output_of
 
@@ -39,6 +40,7 @@ PHI = Family(
         "layer_mid": "Phi's block is parallel: attention and MLP read the same normed stream, so no stream passes "
         "between them. `layer_input` enters the block, `layer_output` leaves it.",
     },
+    weights={**USUAL_WEIGHTS, "W_in": stored_in("fc1")},
     stream=("attention_output", "mlp_output", "layer_input"),
     settings=frozenset(
         {

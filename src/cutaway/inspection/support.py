@@ -11,10 +11,10 @@ import torch
 
 from cutaway.inspection import printout
 from cutaway.inspection.kinds import load_told
-from cutaway.inspection.rows import SupportRow, SupportRows
+from cutaway.inspection.rows import SupportRow, SupportRows, WeightRow
 from cutaway.sites import AT_MODULES, MOMENTS, OF_SOFTMAX
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import VALUES, Value, ValuePath
+from cutaway.vocabulary import VALUES, WEIGHTS, Value, ValuePath, Weight
 
 
 class Support(SupportRows):
@@ -34,7 +34,9 @@ class Support(SupportRows):
 
 def support(subject: Subject) -> Support:
     """Asks a model which values it has."""
-    return Support(subject.name, load_told(subject), tuple(_row(subject, value) for value in VALUES.values()))
+    values = tuple(_row(subject, value) for value in VALUES.values())
+    weights = tuple(_weight(subject, row) for row in WEIGHTS.values())
+    return Support(subject.name, load_told(subject), values, weights)
 
 
 def _row(subject: Subject, value: Value) -> SupportRow:
@@ -42,7 +44,9 @@ def _row(subject: Subject, value: Value) -> SupportRow:
     has_site = subject.has_site(value.name)
     present = [layer for layer in layers if has_site and subject.is_available(ValuePath(value.name, layer))]
     if value.derived and has_site:
-        where = "derived from " + " and ".join(f"`{source}`" for source in value.derived_from or ("input_ids",))
+        where = "derived from " + " and ".join(
+            f"`{source}`" for source in (*(value.derived_from or ("input_ids",)), *value.weights)
+        )
     elif has_site:
         where = _where(subject, value)
     else:
@@ -62,6 +66,18 @@ def _row(subject: Subject, value: Value) -> SupportRow:
         condition=_condition(subject, value, present, len(layers)) if present else "",
         rare=value.rare,
     )
+
+
+def _weight(subject: Subject, row: Weight) -> WeightRow:
+    layers = range(subject.sizes["num_layers"]) if row.host != "model" else [None]
+    present = [layer for layer in layers if subject.weights.has(row, layer)]
+    if present:
+        where = subject.weights.where(row, present[0])
+    else:
+        missing = subject.weights.why_missing(row, layers[0]) if len(layers) else "This model has no layers."
+        where = missing or "Its projection has no bias: it is None."
+    numbers = tuple(layer for layer in present if layer is not None)
+    return WeightRow(row.name, row.host, row.layout.axes, row.meaning, bool(present), numbers, where)
 
 
 def _where(subject: Subject, value: Value) -> str:
@@ -109,4 +125,4 @@ def _condition(subject: Subject, value: Value, present: list[Any], of: int) -> s
     return "; ".join(notes)
 
 
-__all__ = ["Support", "SupportRow", "support"]
+__all__ = ["Support", "SupportRow", "WeightRow", "support"]

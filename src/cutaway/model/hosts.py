@@ -15,7 +15,13 @@ from typing import Any, overload
 
 from torch import nn
 
-from cutaway.errors import OrientationWarning, UnavailableValueError, UnknownLayerError, UnknownValueError
+from cutaway.errors import (
+    OrientationWarning,
+    ReadOnlyError,
+    UnavailableValueError,
+    UnknownLayerError,
+    UnknownValueError,
+)
 from cutaway.inspection import printout
 from cutaway.passes.asked import Asked, raise_again
 from cutaway.passes.derived import derive
@@ -24,7 +30,20 @@ from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
 from cutaway.subject.names import host_of, refuse_derived
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, MODULES, SUBLAYERS, VALUES, Host, Value, ValuePath, values_of
+from cutaway.subject.weights import weight_path
+from cutaway.vocabulary import (
+    HOSTS,
+    MODULES,
+    SUBLAYERS,
+    VALUES,
+    WEIGHTS,
+    Host,
+    Value,
+    ValuePath,
+    Weight,
+    values_of,
+    weights_of,
+)
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.numbers import whole_number
 
@@ -218,11 +237,24 @@ class ValueHost(ModuleHost):
     def _ask(self, value: Value) -> Any:
         if value.derived:
             trace = self._trace(value.name)
-            return derive(value.name, lambda: trace.call, lambda source: getattr(self, source))
+            subject, path = self._subject, ValuePath(value.name, self._layer)
+            reason = subject.why_missing(path)
+            if reason:
+                raise UnavailableValueError(f"`{path}` does not exist here. {reason}")
+            return derive(subject, path, lambda: trace.call, lambda source: trace.ask(subject.address(source)))
         address = self._subject.address(ValuePath(value.name, self._layer))
         return self._trace(value.name).ask(address)
 
+    def _weight(self, name: str) -> Any:
+        return self._subject.weight(name, self._layer)
+
     def __setattr__(self, name: str, new: Any) -> None:
+        if name in WEIGHTS and WEIGHTS[name].host == self._host:
+            path = weight_path(WEIGHTS[name], self._layer)
+            raise ReadOnlyError(
+                f"`{path}` is a view of the model's own parameter, and no value of a pass, so it cannot be assigned. "
+                "To change the model, write into the parameter under its own name, under `torch.no_grad()`."
+            )
         value = VALUES.get(name)
         if value is None or value.host != self._host:
             super().__setattr__(name, new)
@@ -243,6 +275,7 @@ class ValueHost(ModuleHost):
 
     def __dir__(self) -> list[str]:
         lacking = {value.name for value in values_of(self._host) if not self._subject.has_site(value.name)}
+        lacking |= {row.name for row in weights_of(self._host) if not self._subject.weights.has(row, self._layer)}
         return sorted({*super().__dir__(), *self._subject.family_at(self._layer).modules.get(self._host, {})} - lacking)
 
     def _attribute(self, name: str) -> Any:
@@ -343,6 +376,18 @@ def _property(value: Value) -> property:
 # As properties, values are documented where Python looks for it, and completing a name in a prompt asks for none.
 for _value in VALUES.values():
     setattr(_IN_A_LAYER.get(_value.host, ModelHost), _value.name, _property(_value))
+
+
+def _weight_property(row: Weight) -> property:
+    def get(host: ValueHost) -> Any:
+        return host._weight(row.name)
+
+    get.__doc__ = f"{row.layout}: {row.meaning}. A view of the model's parameter, not to be written into."
+    return Asked(get)
+
+
+for _row in WEIGHTS.values():
+    setattr(_IN_A_LAYER.get(_row.host, ModelHost), _row.name, _weight_property(_row))
 
 
 class LayersHost(ModulesHost):

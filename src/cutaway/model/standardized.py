@@ -23,7 +23,7 @@ from cutaway.errors import CutawayError, InputError, UnavailableValueError
 from cutaway.inspection import printout
 from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.measure import measured
-from cutaway.inspection.support import Support, SupportRow, support
+from cutaway.inspection.support import Support, SupportRow, WeightRow, support
 from cutaway.model.hosts import ModelHost
 from cutaway.passes.embedded import without_those_of_ids
 from cutaway.passes.generation import Generation
@@ -45,7 +45,7 @@ from cutaway.subject.opening import Source, open_model
 from cutaway.subject.options import Options
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import VALUES
+from cutaway.vocabulary import VALUES, WEIGHTS
 from cutaway.vocabulary.paths import Selector
 
 
@@ -468,15 +468,16 @@ class StandardizedTransformer(ModelHost):
         """
         return check(self._subject)
 
-    def explain(self, name: str) -> SupportRow:
-        """What a value is: its layout, its meaning, and where it is read in this model. Prints as text.
+    def explain(self, name: str) -> SupportRow | WeightRow:
+        """What a value or a weight is: its layout, its meaning, and where it is read in this model. Prints as text.
 
         >>> model.explain("attention_scores")
 
         Raises:
             UnknownValueError: no value is called so.
         """
-        return self.support()[name.rpartition(".")[2]]
+        last = name.rpartition(".")[2]
+        return self.support().weight(last) if last in WEIGHTS else self.support()[last]
 
     def __repr__(self) -> str:
         return printout.text(self._subject, self._edits_told())

@@ -9,7 +9,10 @@ import torch
 from torch import Tensor
 
 from cutaway.edits.rows import ModelCall
-from cutaway.errors import UnavailableValueError
+from cutaway.errors import OrderError, UnavailableValueError
+from cutaway.subject.contributions import as_normed, norm_after_projection
+from cutaway.subject.subject import Subject
+from cutaway.vocabulary import WEIGHTS, ValuePath
 
 
 def next_token_probs(call: ModelCall, logits: Tensor) -> Tensor:
@@ -55,12 +58,52 @@ def _last_real(call: ModelCall, logits: Tensor) -> Tensor:
     return found.long().argmax(dim=1)
 
 
-def derive(name: str, call: Callable[[], ModelCall], ask: Callable[[str], Tensor]) -> Any:
+def head_contributions(subject: Subject, layer: int, premix: Tensor) -> Tensor:
+    """Each head's part of `attention_output`: its output times its rows of the output projection.
+
+    What is added to the stream is their sum and the projection's bias, which belongs to no head (Elhage et al. 2021, "A
+    Mathematical Framework for Transformer Circuits"). The weight is taken as a constant: gradients go to the premix.
+
+    Args:
+        subject: the model, with its weights in place, or on the meta device.
+        layer: whose projection.
+        premix: `[batch seq num_heads head_dim]`, or of some tokens `[… num_heads head_dim]`.
+
+    Returns:
+        `[… num_heads hidden_size]`, of the premix's dtype.
+    """
+    row = WEIGHTS["W_O"]
+    projection = subject.weights.read(row, subject.weights.module(row, layer), layer)
+    assert projection is not None
+    projection = projection.detach()
+    if projection.is_meta and not premix.is_meta:
+        raise UnavailableValueError(
+            f"`{ValuePath('head_contributions', layer)}` needs the weight of the output projection, which is not in "
+            "memory. Load the model without offloading."
+        )
+    projection = projection.to(premix.device, premix.dtype)
+    parts = torch.einsum("...hd,hdm->...hm", premix, projection)
+    norm = norm_after_projection(subject.places, layer)
+    return parts if norm is None else as_normed(norm, parts, parts.sum(dim=-2))
+
+
+def derive(subject: Subject, path: ValuePath, call: Callable[[], ModelCall], ask: Callable[[ValuePath], Any]) -> Any:
     """A derived value, from the call and, through `ask`, from what the pass reaches.
 
     The call is looked at after that, when it is known as the model was given it, edits of its mask included.
+
+    Raises:
+        OrderError: the pass is past what it is derived from.
     """
-    if name == "input_size":
+    sources: list[Any] = []
+    for source in sorted(path.sources, key=subject.rank):
+        try:
+            sources.append(ask(source))
+        except OrderError as error:
+            raise type(error)(f"`{path}` is derived from `{source}`: {error}") from None
+    if path.name == "input_size":
         return call().tokens.shape[:2]
-    logits = ask("logits")
-    return next_token_probs(call(), logits)
+    if path.name == "next_token_probs":
+        return next_token_probs(call(), *sources)
+    assert path.layer is not None
+    return head_contributions(subject, path.layer, *sources)

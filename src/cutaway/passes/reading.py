@@ -24,7 +24,7 @@ from cutaway.subject.address import Address
 from cutaway.subject.names import Name, address_of
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
-from cutaway.vocabulary import ValuePath
+from cutaway.vocabulary import Value, ValuePath
 
 
 def read(
@@ -42,25 +42,33 @@ def read(
         _refuse_without_tokens(names)
     derived = [name for name in names if isinstance(name, ValuePath) and name.value.derived]
     wanted = [address_of(subject, name) for name in names if name not in derived]
-    sources = {source for path in derived for source in path.value.derived_from or ()}
-    needed = {address.path: address for address in wanted}
-    needed.update({source: subject.address(ValuePath(source, None)) for source in sources})
+    sources = {str(source): subject.address(source) for path in derived for source in path.sources}
+    needed = {address.path: address for address in wanted} | sources
     found: dict[str, Any] = {}
     call = ModelCall.of(Call((), dict(inputs)))
     for address in wanted:
         refuse_without_ids(subject, address, call)
     if needed:
         call = _run(subject, call, list(needed.values()), edits, found)
-    values = {
-        str(path): derive(path.name, lambda: call, found.__getitem__) for path in derived if not path.value.derived_from
+    rows = None if choice is None else Rows.of(call, subject.hf)
+
+    def derived_now(path: ValuePath) -> Any:
+        value = derive(subject, path, lambda: call, lambda source: found[str(source)])
+        return value if rows is None else _part(path.value, value, choice, rows)
+
+    values = {str(path): derived_now(path) for path in derived if not path.sources}
+    asked = {address.path for address in wanted}
+    last = {
+        path: max(path.sources, key=lambda source: list(found).index(str(source))) for path in derived if path.sources
     }
+    known = {str(name): name.value for name in names if isinstance(name, ValuePath)}
     for reached, value in found.items():
-        if reached not in sources or any(address.path == reached for address in wanted):
-            values[reached] = value
-        for path in derived:
-            if reached in (path.value.derived_from or ()):
-                values[str(path)] = derive(path.name, lambda: call, found.__getitem__)
-    return values if choice is None else _parts(names, values, choice, Rows.of(call, subject.hf))
+        if reached in asked:
+            values[reached] = value if rows is None else _part(known[reached], value, choice, rows)
+        for path, source in last.items():
+            if str(source) == reached:
+                values[str(path)] = derived_now(path)
+    return values
 
 
 def _refuse_without_tokens(names: Sequence[Name]) -> None:
@@ -74,15 +82,11 @@ def _refuse_without_tokens(names: Sequence[Name]) -> None:
         raise InputError(f"{', '.join(f'`{name}`' for name in names)} has no axis of tokens to be read at positions.")
 
 
-def _parts(names: Sequence[Name], values: Mapping[str, Any], choice: Choice, rows: Rows) -> dict[str, Any]:
-    """Of each value that has an axis of tokens, the part that belongs to these positions."""
-    known = {str(name): name.value for name in names if isinstance(name, ValuePath)}
-    return {
-        path: value
-        if token_axis(known[path]) is None or value is None
-        else carry_save(at_positions(known[path], value, choice, rows))
-        for path, value in values.items()
-    }
+def _part(value: Value, tensor: Any, choice: Choice, rows: Rows) -> Any:
+    """The part of a value that belongs to these positions; all of one that has no axis of tokens."""
+    if token_axis(value) is None or tensor is None:
+        return tensor
+    return carry_save(at_positions(value, tensor, choice, rows))
 
 
 def _run(

@@ -190,6 +190,7 @@ class PhiAttention:
         output = self.o_proj(
             heads.reshape(batch, seq, -1)
         )  # [b s heads head_dim] -> [b s heads·head_dim] -> [b s hidden]
+        record("head_contributions", lambda: self.contributions(heads))
         record("attention_output", output)
         return output, probabilities
 
@@ -231,6 +232,17 @@ class PhiAttention:
         by_group = merged.reshape(batch, num_queries, self.num_kv_heads, -1, self.head_dim).transpose(0, 2, 3, 1, 4)
         np.matmul(grouped, values[:, :, None], out=by_group)
         return merged
+
+    def contributions(self, heads: Array) -> Array:
+        """Each head's part of the output, `[batch seq num_heads hidden_size]`, without the bias, which is of no head.
+
+        Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits": the output projection of the heads side
+        by side is the sum of what each head's rows of it make of that head alone.
+        """
+        hidden_size = self.o_proj.weight.shape[0]
+        # [hidden heads·head_dim] -> [hidden heads head_dim] -> [heads head_dim hidden]
+        each = self.o_proj.weight.reshape(hidden_size, self.num_heads, -1).transpose(1, 2, 0)
+        return np.einsum("bshd,hdm->bshm", heads, each)
 
     def with_pairing(self, pairing: Pairing) -> PhiAttention:
         """The same attention in the other pairing: queries' and keys' dimensions reordered, nothing else changed.

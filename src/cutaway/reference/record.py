@@ -17,7 +17,10 @@ from cutaway.reference.parts import Array
 from cutaway.vocabulary import COMMON, ValuePath, all_paths, select_paths
 from cutaway.vocabulary.paths import Selector
 
-Record = Callable[[str, NDArray[Any]], None]
+Recorded = NDArray[Any] | Callable[[], NDArray[Any]]
+"""An array; or a function that computes one that the pass itself does not need."""
+
+Record = Callable[[str, Recorded], None]
 """Told each value's name and array as it is computed."""
 
 UNAVAILABLE = {
@@ -36,7 +39,7 @@ class Values(dict[str, NDArray[Any]]):
         return self["logits"]
 
 
-def ignore(name: str, array: NDArray[Any]) -> None:
+def ignore(name: str, array: Recorded) -> None:
     """The record of a pass of which no value was asked."""
 
 
@@ -72,9 +75,10 @@ class Recorder:
         if not names:
             return ignore
 
-        def record(name: str, array: NDArray[Any]) -> None:
+        def record(name: str, array: Recorded) -> None:
             if name in names:
-                self._kept[ValuePath(name, layer)] = np.array(array, order="C")
+                made = array() if callable(array) else array
+                self._kept[ValuePath(name, layer)] = np.array(made, order="C")
 
         return record
 

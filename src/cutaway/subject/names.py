@@ -23,7 +23,7 @@ from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownLayerErr
 from cutaway.subject.address import Address
 from cutaway.subject.calls import calls_in
 from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, SUBLAYERS, VALUES, Host, ValuePath
+from cutaway.vocabulary import HOSTS, SUBLAYERS, VALUES, WEIGHTS, Host, ValuePath
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.paths import (
     Selector,
@@ -121,7 +121,9 @@ def addresses(subject: Subject, selector: Selector) -> list[Address]:
 
 def refuse_derived(path: ValuePath) -> None:
     """Raises a `ReadOnlyError`: a derived value cannot be edited."""
-    raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from other values.")
+    sources = " and ".join(f"`{source}`" for source in path.sources if not source.value.read_only)
+    instead = f"{sources}. Edit that in its stead." if sources else "the call."
+    raise ReadOnlyError(f"`{path}` can be read and not edited: it is derived from {instead}")
 
 
 def _rank(subject: Subject, name: Name) -> float:
@@ -265,23 +267,26 @@ def host_of(subject: Subject, own: str) -> tuple[Host, int | None, str]:
 
 def _in_standard_names(subject: Subject, written: str) -> str:
     """A name in which the hosts are called as in the vocabulary, whatever the family calls them."""
-    names = subject.family.modules
-    native = names["model"]["layers"]
+    native = subject.family.modules["model"]["layers"]
     if written.startswith((f"{native}.", f"{native}[")):
         written = "layers" + written.removeprefix(native)
-    found = re.match(r"layers(\.[^.]+|\[[^\]]*\])\.", written)
-    for standard in SUBLAYERS.values():
-        for own in _own_names(subject, standard):
-            if found and written.startswith(own, found.end()):
-                written = f"{found[0]}{standard}.{written[found.end() + len(own) :]}"
-    return written
+    found = re.match(r"layers(\.[^.]+|\[[^\]]*\])\.([^.]+)\.", written)
+    if found is None:
+        return written
+    standard = _standard_sublayer(subject, found[2], found[1].strip(".[]"))
+    return f"layers{found[1]}.{standard}.{written[found.end() :]}" if standard else written
 
 
-def _own_names(subject: Subject, standard: str) -> list[str]:
-    """What a family calls a sublayer, on any layer, with a dot behind."""
-    families = (subject.family_at(layer) for layer in range(subject.sizes["num_layers"]))
-    own = dict.fromkeys(family.modules["layer"].get(standard, standard) for family in families)
-    return [f"{name}." for name in own if name]
+def _standard_sublayer(subject: Subject, own: str, layer: str) -> str:
+    """The standard name of the sublayer that a family calls so, on the layer of this number, or on any; empty where
+    there is none, or the name is the standard one of a sublayer that is there."""
+    total = subject.sizes["num_layers"]
+    number = int(layer) % total if re.fullmatch(r"-?\d+", layer) and total else None
+    families = [subject.family_at(one) for one in (range(total) if number is None else (number,))]
+    if any(own in family.modules["layer"] for family in families if own in SUBLAYERS.values()):
+        return ""
+    names = (name for family in families for name in SUBLAYERS.values() if family.modules["layer"].get(name) == own)
+    return next(names, "")
 
 
 # Calls inside a forward.
@@ -320,6 +325,10 @@ def _unknown(subject: Subject, selector: str) -> Exception:
     head, _, last = spelling.rpartition(".")
     if last in VALUES:
         return _unknown_value(subject, selector, spelling, last)
+    if last in WEIGHTS:
+        where = HOSTS[WEIGHTS[last].host].format(layer="i").replace(".i", "[i]")
+        path = ".".join(filter(None, ("model", where, last)))
+        return UnknownValueError(f"'{selector}' is a weight, and no value of a pass: `{path}` is there without one.")
     if last in NATIVE_NAMES:
         return _unknown_module(subject, selector, spelling)
     exact = modules_at(subject, spelling)

@@ -7,6 +7,7 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
@@ -22,16 +23,30 @@ from cutaway.families import Family, derive, family_of_model
 from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
 from cutaway.sites.slots import FirstArgument, Whole
 from cutaway.subject.address import Address
+from cutaway.subject.contributions import why_no_parts
 from cutaway.subject.inputs import Limits
 from cutaway.subject.places import Places
+from cutaway.subject.read_only import read_only
 from cutaway.subject.survey import Survey, survey
+from cutaway.subject.weights import Weights, weight_path
 from cutaway.tracing import AsWritten
 from cutaway.tracing.attach import Answers
 from cutaway.tracing.batch import BatchNote
 from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import CONFIG_NAMES, HOSTS, MODULES, SUBLAYERS, VALUES, Host, Value, ValuePath, all_paths
+from cutaway.vocabulary import (
+    CONFIG_NAMES,
+    HOSTS,
+    MODULES,
+    SUBLAYERS,
+    VALUES,
+    WEIGHTS,
+    Host,
+    Value,
+    ValuePath,
+    all_paths,
+)
 from cutaway.vocabulary.elsewhere import near
 
 NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
@@ -155,6 +170,29 @@ class Subject:
         return Places(self.hf, self.family)
 
     @property
+    def weights(self) -> Weights:
+        """What of the standard weights this model has, and where. It asks this subject, so it is not kept here."""
+        return Weights(self.hf, self.places, self.sizes_at)
+
+    def weight(self, name: str, layer: int | None) -> Tensor | None:
+        """A weight of a layer, or of the model, as a view of the parameter that cannot be written into.
+
+        Returns:
+            a tensor of the weight's layout; None for a bias of a projection that has none.
+
+        Raises:
+            UnavailableValueError: this model has no such weight, or none that is a plain matrix; the message says why.
+            NoWeightsError: there is nowhere to load the weights from.
+        """
+        row = WEIGHTS[name]
+        reason = self.weights.why_missing(row, layer)
+        if reason:
+            raise UnavailableValueError(f"`{weight_path(row, layer)}` does not exist here. {reason}")
+        self.bring_weights()
+        found = self.weights.read(row, self.weights.module(row, layer), layer)
+        return None if found is None else read_only(found)
+
+    @property
     def modules(self) -> dict[str, nn.Module]:
         """Every module by its own path, one that stands in several places under each; the model is at the empty one."""
         return self.places.modules
@@ -247,7 +285,7 @@ class Subject:
         if not self.has_site(path.name):
             return self.why_unavailable(path.name)
         if path.value.derived:
-            return ""
+            return self._why_not_derived(path)
         family = self.family_at(path.layer)
         if path.name not in family.values:
             return family.why_lacking(path.name)
@@ -266,6 +304,19 @@ class Subject:
             return f"A pass of this model comes by it more than once: it calls `{own}` several times."
         if (own, site.moment) in self.survey.twice:
             return f"One call of `{own}` comes by it more than once: {MOMENTS[site.moment]}."
+        return ""
+
+    def _why_not_derived(self, path: ValuePath) -> str:
+        for source in path.sources:
+            reason = self.why_missing(source)
+            if reason:
+                return f"It is derived from `{source.name}`. {reason}"
+        for name in path.value.weights:
+            reason = self.weights.why_missing(WEIGHTS[name], path.layer)
+            if reason:
+                return f"It is derived from `{name}`. {reason}"
+        if path.name == "head_contributions" and path.layer is not None:
+            return why_no_parts(self.places, path.layer)
         return ""
 
     @cached_property
@@ -365,7 +416,7 @@ class Subject:
     def rank(self, path: ValuePath) -> int:
         """Where in the pass a value comes; a derived one at the last of what it is derived from."""
         if path.value.derived:
-            return max((self.rank(ValuePath(name, None)) for name in path.value.derived_from or ()), default=0)
+            return max(map(self.rank, path.sources), default=0)
         address = self.address(path)
         return self.survey.order[address.module_path, address.moment]
 
@@ -376,13 +427,23 @@ class Subject:
     def unknown(self, host: Host, layer: int | None, name: str) -> Exception:
         """The error for a name that a host does not have, with near names or the host that has it."""
         where = HOSTS[host].format(layer=layer) or "the model"
+        if name in WEIGHTS and WEIGHTS[name].host != host:
+            row = WEIGHTS[name]
+            example = weight_path(row, (layer or 0) if row.host != "model" else None)
+            example = re.sub(r"\.(\d+)", r"[\1]", f"model.{example}")
+            return UnknownValueError(
+                f"`{name}` does not hang on {where}; it is a weight of the {row.host}: `{example}`."
+            )
         if name in VALUES:
             owner = VALUES[name].host
             example = ValuePath(name, (layer or 0) if owner != "model" else None)
             return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
         here = self.modules.get(self.host_path(host, layer))
         children = [child for child, _ in here.named_children()] if here is not None else []
-        reach = {word.name: _reached(word.host, host, word.name) for word in [*VALUES.values(), *MODULES.values()]}
+        reach = {
+            word.name: _reached(word.host, host, word.name)
+            for word in [*VALUES.values(), *MODULES.values(), *WEIGHTS.values()]
+        }
         hint = near(name, [*children, *reach], shown=reach, layer=layer)
         return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
 

@@ -10,6 +10,7 @@ from cutaway.vocabulary.layouts import LAYOUTS, Layout
 from cutaway.vocabulary.modules import MODULES, StandardModule
 from cutaway.vocabulary.paths import ValuePath, all_paths, select_paths
 from cutaway.vocabulary.values import COMMON, HOSTS, SUBLAYERS, VALUES, Host, Value, values_of
+from cutaway.vocabulary.weights import WEIGHTS, Weight, weights_of
 
 __all__ = [
     "COMMON",
@@ -19,13 +20,16 @@ __all__ = [
     "MODULES",
     "SUBLAYERS",
     "VALUES",
+    "WEIGHTS",
     "ConfigName",
     "Host",
     "Layout",
     "StandardModule",
     "Value",
     "ValuePath",
+    "Weight",
     "all_paths",
     "select_paths",
     "values_of",
+    "weights_of",
 ]

@@ -39,8 +39,7 @@ _ROWS: dict[str, Mapping[str, str]] = {
         "post": "'layers.{layer}.mlp.mlp_neurons'",
         "normalized": "the norm's output: 'layers.{layer}.attention_norm_output', 'layers.{layer}.mlp_norm_output' or "
         "'final_norm_output'",
-        "hook_result": "not there: multiply 'layers.{layer}.self_attn.attention_head_outputs' by each head's part of "
-        "o_proj",
+        "hook_result": "'layers.{layer}.self_attn.head_contributions' [batch seq num_heads hidden_size]",
         # modules and weights
         "blocks": "`model.layers`",
         "attn": "`self_attn`",
@@ -48,17 +47,17 @@ _ROWS: dict[str, Mapping[str, str]] = {
         "ln2": "`post_attention_layernorm`",
         "ln_final": "`model.norm`, and its output 'final_norm_output'",
         "unembed": "`model.lm_head`, and its output 'lm_head_output'",
-        "W_E": "`model.embed_tokens.weight` [vocab_size hidden_size]",
-        "W_U": "`model.lm_head.weight.T`; `model.project_on_vocab(stream)` applies the final norm and the head",
+        "W_E": "`model.W_E` [vocab_size hidden_size]",
+        "W_U": "`model.W_U` [hidden_size vocab_size]; `model.project_on_vocab(stream)` applies the final norm and the "
+        "head",
         "W_pos": "the position embedding's own module, such as `model.transformer.wpe.weight` on GPT-2",
-        "W_Q": "`model.layers[i].self_attn.q_proj.weight` [num_heads*qk_head_dim hidden_size], all heads in one",
-        "W_K": "`model.layers[i].self_attn.k_proj.weight` [num_kv_heads*qk_head_dim hidden_size], all heads in one",
-        "W_V": "`model.layers[i].self_attn.v_proj.weight` [num_kv_heads*head_dim hidden_size], all heads in one",
-        "W_O": "`model.layers[i].self_attn.o_proj.weight`, all heads in one: [out in] in a Linear, [in out] in GPT-2's "
-        "Conv1D",
-        "W_in": "`model.layers[i].mlp.up_proj.weight`, or the family's own first projection, such as `fc1`",
-        "W_gate": "`model.layers[i].mlp.gate_proj.weight`",
-        "W_out": "`model.layers[i].mlp.down_proj.weight`: [out in] in a Linear, [in out] in GPT-2's Conv1D",
+        "W_Q": "`model.layers[i].self_attn.W_Q` [num_heads hidden_size qk_head_dim]",
+        "W_K": "`model.layers[i].self_attn.W_K` [num_kv_heads hidden_size qk_head_dim]",
+        "W_V": "`model.layers[i].self_attn.W_V` [num_kv_heads hidden_size head_dim]",
+        "W_O": "`model.layers[i].self_attn.W_O` [num_heads head_dim hidden_size]",
+        "W_in": "`model.layers[i].mlp.W_in` [hidden_size intermediate_size]",
+        "W_gate": "`model.layers[i].mlp.W_gate` [hidden_size intermediate_size]",
+        "W_out": "`model.layers[i].mlp.W_out` [intermediate_size hidden_size]",
         # what is done
         "run_with_cache": "`model.read(prompt, 'layers.*.layer_output', 'logits')`; without names it reads everything",
         "run_with_hooks": "`with model.hooks({'layers.*.layer_output': function}):`",

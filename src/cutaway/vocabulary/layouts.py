@@ -36,6 +36,7 @@ KEYS = Layout("Keys", ("batch", "num_kv_heads", "seq", "qk_head_dim"))
 VALUE_HEADS = Layout("Values", ("batch", "num_kv_heads", "seq", "head_dim"))
 PATTERN = Layout("Pattern", ("batch", "num_heads", "query", "key"))
 HEAD_OUTPUTS = Layout("HeadOutputs", ("batch", "seq", "num_heads", "head_dim"))
+HEAD_CONTRIBUTIONS = Layout("HeadContributions", ("batch", "seq", "num_heads", "hidden_size"))
 NEURONS = Layout("Neurons", ("batch", "seq", "intermediate_size"))
 SINKS = Layout("Sinks", ("batch", "num_heads", "query"))
 LATENT_KV = Layout("LatentKv", ("batch", "seq", "kv_latent_size"))
@@ -57,6 +58,7 @@ LAYOUTS: dict[str, Layout] = {
         VALUE_HEADS,
         PATTERN,
         HEAD_OUTPUTS,
+        HEAD_CONTRIBUTIONS,
         NEURONS,
         SINKS,
         LATENT_KV,

@@ -30,6 +30,12 @@ class ValuePath(NamedTuple):
         """The row of the vocabulary."""
         return VALUES[self.name]
 
+    @property
+    def sources(self) -> tuple[ValuePath, ...]:
+        """The values that a derived one is computed from, of the same layer or of the model."""
+        names = self.value.derived_from or ()
+        return tuple(ValuePath(name, None if VALUES[name].host == "model" else self.layer) for name in names)
+
     def __str__(self) -> str:
         host = HOSTS[self.value.host].format(layer=self.layer)
         return f"{host}.{self.name}" if host else self.name
@@ -70,13 +76,17 @@ def select_paths(selectors: Selector | Sequence[Selector], available: Sequence[V
 def matching(selector: Selector, available: Sequence[ValuePath], num_layers: int) -> list[ValuePath]:
     """The available paths that one selector picks; none is no error."""
     if not isinstance(selector, str):
-        return [path for path in available if selector(str(path))]
+        return [path for path in available if not path.value.only_named and selector(str(path))]
     patterns = spelled_out(selector, num_layers)
-    return [
-        path
-        for path in available
-        if selector == path.name or any(fnmatch.fnmatchcase(str(path), pattern) for pattern in patterns)
-    ]
+    return [path for path in available if selector == path.name or any(_matches(path, pattern) for pattern in patterns)]
+
+
+def _matches(path: ValuePath, pattern: str) -> bool:
+    """Whether a pattern picks a path. A value that is `only_named` is not picked by a `*` in its name's place."""
+    if not fnmatch.fnmatchcase(str(path), pattern):
+        return False
+    name = pattern.rpartition(".")[2]
+    return not path.value.only_named or (fnmatch.fnmatchcase(path.name, name) and bool(name.strip("*?")))
 
 
 _INDEX = re.compile(r"(?<=\w)\[\s*(-?\d*\s*(?::\s*-?\d*\s*){0,2})\]")

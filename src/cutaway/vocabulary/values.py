@@ -28,7 +28,9 @@ class Value:
     """A row of the vocabulary.
 
     A `read_only` value can be read and not edited. One with `derived_from` is computed from these values, once the pass
-    has reached them; from none, it is known of the call itself. A `rare` one is of some families alone.
+    has reached them, and from these weights; from no value, it is known of the call itself. One that is `only_named` is
+    large beside the rest: it is served where its name is asked for, and not by `*` or a function of paths. A `rare` one
+    is of some families alone.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Value:
     meaning: str
     read_only: bool = False
     derived_from: tuple[str, ...] | None = None
+    weights: tuple[str, ...] = ()
+    only_named: bool = False
     rare: bool = False
 
     @property
@@ -129,6 +133,16 @@ _ROWS = (
         "attention",
         layouts.HEAD_OUTPUTS,
         "every head's output side by side, as the output projection takes it: gated or normed where the family does",
+    ),
+    Value(
+        "head_contributions",
+        "attention",
+        layouts.HEAD_CONTRIBUTIONS,
+        "each head's part of `attention_output`, which is their sum and the output projection's bias, of no head",
+        read_only=True,
+        derived_from=("attention_premix",),
+        weights=("W_O",),
+        only_named=True,
     ),
     Value("attention_output", "attention", layouts.RESIDUAL, "what the attention adds to the stream"),
     Value("mixer_norm_output", "layer", layouts.RESIDUAL, "the normed stream entering the mixer", rare=True),

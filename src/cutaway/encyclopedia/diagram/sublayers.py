@@ -73,8 +73,9 @@ def draw_attention(canvas: Canvas, shape: Shape, x: float, top: float) -> float:
     canvas.wire((x, mixed + 11), (x, y - 13), arrow=True)
     canvas.pill("attention_head_outputs", x, mixed + 28)
     canvas.pill("attention_premix", x, mixed + 49)
+    canvas.pill("head_contributions", x, mixed + 104)
     canvas.box("attention.o_proj", x, y)
-    bottom = y + 13 + _PAD
+    bottom = y + 41 + _PAD
     canvas.wire((x, y + 13), (x, bottom))
     canvas.container("layer.self_attn", x - ATTENTION_WIDTH / 2, top, ATTENTION_WIDTH, bottom - top)
     return bottom

@@ -43,7 +43,7 @@ def find_around(recording: Recording) -> Around:
         times = len(recording.calls_of(blocks[0]))
         raise UnsupportedModelError(
             f"{type(model).__name__} cannot be opened: its layers are looped. A pass calls `{blocks[0]}` {times} "
-            f"times, and none of the {len(blocks)} blocks there once, so that a value of a layer would stand for several."
+            f"times, and none of the {len(blocks)} blocks there once: a value of a layer would stand for several."
         )
     paths: dict[nn.Module, str] = {module: path for path, module in model.named_modules()}
     embedding = _embedding(recording, paths)

@@ -212,8 +212,10 @@ def with_common_facts(base: Family, kinds: list[Kind]) -> Family:
     """A family of these kinds that states itself what holds for all of them, so that each kind states what is other."""
     values = _shared([kind.values for kind in kinds])
     unavailable = _shared([kind.unavailable for kind in kinds])
-    hosts = [host for host in kinds[0].modules if all(host in kind.modules for kind in kinds)]
-    modules: dict[Host, Mapping[str, str]] = {host: _shared([kind.modules[host] for kind in kinds]) for host in hosts}
+    modules: dict[Host, Mapping[str, str]] = {}
+    for host in kinds[0].modules:
+        if all(host in kind.modules for kind in kinds):
+            modules[host] = _shared([kind.modules[host] for kind in kinds])
     streams = {repr(kind.stream): kind.stream for kind in kinds}
     same = len(streams) == 1
     lesser = [

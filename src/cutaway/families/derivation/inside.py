@@ -328,7 +328,7 @@ class _Finder:
             for name in ("layer_mid", "mlp_norm_output", "mlp_input"):
                 values.pop(name, None)
         for name, site in tuple(values.items()):
-            if name in ("attention_norm_output", "mixer_norm_output", "mlp_norm_output"):
+            if name in ("attention_norm_output", "mixer_norm_output", "layer_mid", "mlp_norm_output"):
                 values[name] = replace(site, module=_standard(names, site.module))
 
     def _is_taken(self, name: str) -> bool:

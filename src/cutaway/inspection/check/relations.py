@@ -13,10 +13,11 @@ from cutaway.errors import CheckError
 from cutaway.families.stream import Term, add_up, names_in, told, up_to
 from cutaway.inspection.check.compare import close, differs, must_be_close, must_be_same, same
 from cutaway.inspection.check.report import CheckResult
+from cutaway.passes.derived import head_contributions
 from cutaway.sites import output_of
 from cutaway.subject.lens import project_on_vocab
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import ValuePath
+from cutaway.vocabulary import WEIGHTS, ValuePath
 
 Values = Mapping[str, Any]
 
@@ -34,6 +35,7 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
     yield _softmax(subject, values)
     yield _heads_merged(subject, values)
     yield _projected(subject, values)
+    yield _contributed(subject, values)
     if subject.has_site("logits"):
         yield _lens(subject, values)
 
@@ -149,6 +151,31 @@ def _projected(subject: Subject, values: Values) -> CheckResult:
         must_be_close(str(path), output, expected, "o_proj(attention_premix)", "projected")
         cases += 1
     return CheckResult("o_proj(attention_premix) is attention_output", cases)
+
+
+def _contributed(subject: Subject, values: Values) -> CheckResult:
+    """A layer at a time, since heads are many. What a hook of the user's adds to the projection is no head's."""
+    cases = 0
+    for path, (output, premix) in _layers(subject, values, "attention_output", "attention_premix"):
+        own = ValuePath("head_contributions", path.layer)
+        if not subject.is_available(own) or path.layer is None:
+            continue
+        project = subject.weights.module(WEIGHTS["W_O"], path.layer)
+        if project._forward_hooks or project._forward_pre_hooks:
+            continue
+        with torch.no_grad():
+            wide = torch.float32 if premix.device.type == "mps" else torch.float64
+            parts = head_contributions(subject, path.layer, premix.to(wide))
+            bias = subject.weight("b_O", path.layer)
+            whole = parts.sum(dim=-2).to(output.device)
+        expected = (*premix.shape[:-1], output.shape[-1])
+        if parts.shape != expected:
+            raise CheckError(f"`{own}` has shape {list(parts.shape)}, and its layout says {list(expected)}.")
+        whole = whole if bias is None else whole + bias.to(output.device)
+        whole = torch.where(output.isfinite(), whole, output)  # what overflows does so in the sum's own order
+        must_be_close(str(path), output, whole, "the sum of head_contributions and the bias")
+        cases += 1
+    return CheckResult("the sum of head_contributions and the bias is attention_output", cases)
 
 
 def _lens(subject: Subject, values: Values) -> CheckResult:

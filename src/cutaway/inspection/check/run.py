@@ -132,9 +132,14 @@ class _Check:
         return plain
 
     def _with_derived(self, seen: Seen) -> dict[str, object]:
-        derived = [path for path in self._subject.value_paths if path.value.derived]
-        call, ask = ModelCall.of(Call((), dict(self._inputs))), seen.values.__getitem__
-        return {**seen.values, **{str(path): derive(path.name, lambda: call, ask) for path in derived}}
+        paths = self._subject.value_paths
+        derived = [path for path in paths if path.value.derived and not path.value.only_named]
+        call = ModelCall.of(Call((), dict(self._inputs)))
+        found = {
+            str(path): derive(self._subject, path, lambda: call, lambda source: seen.values[str(source)])
+            for path in derived
+        }
+        return {**seen.values, **found}
 
     def _same_as_plain(self, seen: Seen, plain: Tensor) -> Finding:
         if "logits" in seen.values:

@@ -17,7 +17,7 @@ from cutaway.inspection.printout.terminal_support import (
 )
 
 if TYPE_CHECKING:
-    from cutaway.inspection.rows import SupportRow, SupportRows
+    from cutaway.inspection.rows import SupportRow, SupportRows, WeightRow
 
 
 def support_html(support: SupportRows) -> str:
@@ -29,11 +29,21 @@ def support_html(support: SupportRows) -> str:
         lines.append(f'<tr><th>{host}</th><td colspan="2" class="faint">{host_path(host)}</td></tr>')
         lines += [_row(row, notes) for row in rows]
     lines += ["</tbody>", "</table>"]
+    if support.weights:
+        lines += ["<table>", "<thead><tr><th>weight</th><th>axes</th><th>where it is kept</th></tr></thead>", "<tbody>"]
+        lines += [_weight(row) for row in support.weights if row.available]
+        lines += ["</tbody>", "</table>"]
     if notes:
         lines += ["<ol>", *(f"<li>{prose(note)}</li>" for note in notes), "</ol>"]
     if of_others(support):
         lines.append(f'<p class="faint">{prose(of_others(support))}</p>')
     return page("\n".join(lines))
+
+
+def _weight(row: WeightRow) -> str:
+    meaning = escape(row.meaning.replace("`", ""), quote=True)
+    name = f'<td><code class="name" title="{meaning}">{escape(row.weight)}</code></td>'
+    return f"<tr>{name}<td>[{' '.join(row.axes)}]</td><td>{escape(row.where)}</td></tr>"
 
 
 def _row(row: SupportRow, notes: dict[str, int]) -> str:

@@ -25,6 +25,8 @@ def _node(node: ModuleNode) -> str:
     if not node.values and not node.children:
         return f'<div class="leaf">{title}</div>'
     rows = [_value(value) for value in node.values]
+    if node.weights:
+        rows.append(f'<li class="value"><span class="aside">weights:</span> {" ".join(node.weights)}</li>')
     rows += [f"<li>{_node(child)}</li>" for child in node.children]
     body = "\n".join(rows)
     return f"<details open><summary>{title}</summary>\n<ul>\n{body}\n</ul></details>"

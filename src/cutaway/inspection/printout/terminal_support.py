@@ -43,6 +43,9 @@ class SupportTable:
             for row in rows:
                 table.add_row(*_cells(row, notes, row.layout if named else layout_of(row)))
         yield table
+        if support.weights:
+            yield Text()
+            yield _weights(support)
         if named:
             yield Text()
             yield _layouts(support)
@@ -62,6 +65,18 @@ def _numbered(notes: dict[str, int]) -> Table:
     listed = Table.grid(padding=(0, 1, 0, 0), pad_edge=False)
     for note, number in notes.items():
         listed.add_row(f"  ({number})", prose(note))
+    return listed
+
+
+def _weights(support: SupportRows) -> Table:
+    listed = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    listed.add_column("weight", no_wrap=True)
+    listed.add_column("axes", no_wrap=True)
+    listed.add_column("where it is kept", overflow="fold")
+    for row in support.weights:
+        if row.available:
+            axes = f"[{' '.join(row.axes)}]"
+            listed.add_row(Text(f"  {row.weight}", style=STYLES["value"]), Text(axes), Text(row.where))
     return listed
 
 

@@ -112,6 +112,9 @@ def _node(node: ModuleNode, guides: Guides, before: str, within: str, column: in
     inner = within + (guides.within_more if node.children else guides.within_last)
     for value in node.values:
         yield from _value(value, inner, column, width)
+    if node.weights:
+        for part in _broken(f"weights: {' '.join(node.weights)}", width and max(width - len(inner), 24)):
+            yield [(inner, "guide"), (part, "aside")]
     for i, child in enumerate(node.children):
         last = i == len(node.children) - 1
         mark, below = (guides.last, guides.within_last) if last else (guides.more, guides.within_more)

@@ -16,7 +16,7 @@ from torch import nn
 from cutaway.inspection.kinds import load_told
 from cutaway.inspection.numbers import ranges
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import SUBLAYERS, Host, Value, ValuePath, values_of
+from cutaway.vocabulary import SUBLAYERS, Host, Value, ValuePath, values_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class ModuleNode:
         class_name: its class.
         arguments: what the class says of itself, shortened.
         differs: for one of several kinds in a list, in what it differs from the first kind.
+        weights: the standard names of the weights that a host has.
     """
 
     key: str
@@ -50,6 +51,7 @@ class ModuleNode:
     arguments: str
     differs: str = ""
     values: tuple[ValueLine, ...] = ()
+    weights: tuple[str, ...] = ()
     children: tuple[ModuleNode, ...] = ()
 
     @property
@@ -144,6 +146,7 @@ class _Reader:
             arguments=_arguments(module),
             differs=differs,
             values=tuple(self._values(path)),
+            weights=tuple(self._weights(path)),
             children=tuple(self._children(path, module)),
         )
 
@@ -196,6 +199,10 @@ class _Reader:
                 continue
             layout = str(value.layout) if value.layout.axes else value.layout.name.lower()
             yield ValueLine(value.name, layout, value.meaning, self._missing(value, layer), value.read_only)
+
+    def _weights(self, path: str) -> Iterator[str]:
+        for host, layer in self.hosts.get(path, ()):
+            yield from (row.name for row in weights_of(host) if self.subject.weights.has(row, layer))
 
     def _missing(self, value: Value, layer: int | None) -> str:
         return brief(self.subject.why_missing(ValuePath(value.name, layer)))
