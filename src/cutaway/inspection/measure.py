@@ -12,7 +12,10 @@ from dataclasses import replace
 from cutaway.errors import CheckError, UnsupportedModelError
 from cutaway.families import Family, Kind, TakenOff
 from cutaway.inspection.check import check
+from cutaway.inspection.check.compare import close
+from cutaway.inspection.check.places import run_plain
 from cutaway.inspection.check.report import CheckReport
+from cutaway.inspection.check.run import sample
 from cutaway.sites import Site
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import ValuePath
@@ -25,8 +28,9 @@ def measured(subject: Subject) -> tuple[Subject, CheckReport]:
     """A subject of the same model whose family claims what holds on its weights, and the report of its check.
 
     Raises:
-        UnsupportedModelError: too little holds.
+        UnsupportedModelError: it is an encoder, or too little holds.
     """
+    _refuse_an_encoder(subject)
     taken: list[TakenOff] = []
     for _ in range(_MOST):
         try:
@@ -43,6 +47,28 @@ def measured(subject: Subject) -> tuple[Subject, CheckReport]:
         f"too little holds of what was found in {subject.name}, a {type(subject.hf).__name__}. The last of {_MOST}: "
         f"{taken[-1].why}"
     )
+
+
+def _refuse_an_encoder(subject: Subject) -> None:
+    """Raises for a model that generates nothing and in which a token's stream depends on those that follow.
+
+    Raises:
+        UnsupportedModelError: saying what was found.
+    """
+    if subject.hf.can_generate():
+        return
+    inputs = sample(subject, rows=1, seq=5)
+    other = {**inputs, "input_ids": inputs["input_ids"].clone()}
+    other["input_ids"][0, -1] = (other["input_ids"][0, -1] + 1) % subject.sizes["vocab_size"]
+    try:
+        first, second = run_plain(subject, inputs), run_plain(subject, other)
+    except Exception:  # whatever the model raises by itself, which its check tells
+        return
+    if first.shape[:2] == (1, 5) and not close(first[:, :-1], second[:, :-1]):
+        raise UnsupportedModelError(
+            f"{subject.name} is a {type(subject.hf).__name__}, an encoder: changing the last of five tokens changes "
+            "what it returns for the ones before. The vocabulary is that of decoders, in which a token sees those before it."
+        )
 
 
 def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
@@ -67,7 +93,12 @@ def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
         ]
         family = _changed(subject, layers, drop=gone, why=why, stream=(), no_sum=f"Measured at load: {why}")
         return family, TakenOff("the sum", layers, why)
-    names = {"pattern": ("attention_scores", "attention_probabilities"), "projected": ("attention_premix",)}
+    names = {
+        "pattern": ("attention_scores", "attention_probabilities"),
+        "projected": ("attention_premix",),
+        "mixed": ("attention_values", "attention_head_outputs"),
+        "neurons projected": ("mlp_neurons",),
+    }
     gone = list(names.get(claim, (path.name,)))
     return _changed(subject, layers, drop=gone, why=why), TakenOff(
         " and ".join(f"`{name}`" for name in gone), layers, why

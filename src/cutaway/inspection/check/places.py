@@ -129,7 +129,11 @@ def _note(subject: Subject, place: Place, values: dict[str, Tensor]) -> Tap:
     address = place.address
 
     def note(passing: Any) -> None:
-        value = address.read(passing)
+        try:
+            value = address.read(passing)
+        except (RuntimeError, KeyError) as error:  # what passes cannot be seen in the layout
+            text = f"`{place.name}` cannot be seen as {address.value.layout if address.value else 'a tensor'}: {error}"
+            raise CheckError(text, value=place.name) from error
         if not isinstance(value, Tensor):
             raise CheckError(
                 f"`{place.name}` is no tensor at {address.describe()}: it is a {type(value).__name__}.",

@@ -31,6 +31,7 @@ from cutaway.inspection.check.reach import Reach
 from cutaway.inspection.check.records import records_agree
 from cutaway.inspection.check.relations import relations, shapes
 from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
+from cutaway.inspection.check.sublayers import sublayers
 from cutaway.passes.derived import derive
 from cutaway.sites.slots import Call
 from cutaway.subject.subject import Subject
@@ -99,7 +100,8 @@ class _Check:
         seen = look(self._subject, self._inputs, self._places)
         kernel = self._without_patterns(seen)
         same_as_plain = self._same_as_plain(kernel, plain)
-        findings: list[Finding] = [*relations(self._subject, self._with_derived(seen)), same_as_plain]
+        known = self._with_derived(seen)
+        findings: list[Finding] = [*relations(self._subject, known), *sublayers(self._subject, known), same_as_plain]
         if isinstance(same_as_plain, CheckResult):
             findings += records_agree(self._subject, self._inputs, kernel.values)
         not_finite = "" if bool(plain.isfinite().all()) else tell_not_finite(self._subject, seen.values)
