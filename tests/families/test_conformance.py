@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import LateEditError
+from cutaway.model.inputs import prompt_inputs
 from cutaway.vocabulary import COMMON, VALUES
 from tests.families import native
 from tests.families.models import CONFIGS, IDS, PROMPTS, left_padded, plain, wrapped
@@ -154,7 +155,7 @@ def test_a_traced_pass_is_the_plain_one_bit_for_bit(kind: str, attention: str, d
     hf: Any = plain(kind, attention, dtype)
     model = wrapped(kind, attention, dtype)
     for prompt in (IDS, left_padded()):
-        inputs = model._inputs(prompt, None)
+        inputs = prompt_inputs(model._subject, prompt, None)
         with torch.no_grad():
             expected = hf(**inputs).logits
         with model.trace(prompt):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from cutaway import StandardizedTransformer
 from cutaway.errors import UnsupportedModelError
+from cutaway.model.inputs import prompt_inputs
 from tests.families.models import IDS, PROMPTS, build, gpt2, left_padded, plain, wrapped
 
 
@@ -99,7 +100,7 @@ class TestPositions:
         assert torch.equal(self._position_ids({**left_padded(), "position_ids": own}), own)
 
     def test_a_family_with_a_rotary_is_given_none(self) -> None:
-        assert set(wrapped("llama")._inputs(PROMPTS, None)) == {"input_ids", "attention_mask"}
+        assert set(prompt_inputs(wrapped("llama")._subject, PROMPTS, None)) == {"input_ids", "attention_mask"}
 
 
 def test_scores_carry_the_layers_own_scale() -> None:

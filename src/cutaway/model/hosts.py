@@ -7,29 +7,25 @@ that name (its parameters, its submodules, its attributes). `host.name = new` ed
 
 from __future__ import annotations
 
-import functools
-import inspect
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, overload
 
+import torch
 from torch import nn
+from transformers import PretrainedConfig
 
 from cutaway.errors import (
-    OrientationWarning,
     ReadOnlyError,
     UnavailableValueError,
     UnknownLayerError,
     UnknownValueError,
 )
-from cutaway.inspection import printout
-from cutaway.passes.asked import Asked, raise_again
+from cutaway.model.modules import ModuleHost, ModulesHost, join
+from cutaway.passes.asked import Asked
 from cutaway.passes.derived import derive
-from cutaway.passes.source import Act, SourceHost, trace_for
-from cutaway.passes.trace import Trace
-from cutaway.subject.address import Address
-from cutaway.subject.names import host_of, refuse_derived
-from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.module_names import host_of
+from cutaway.subject.names import refuse_derived
+from cutaway.subject.subject import Subject
 from cutaway.subject.weights import weight_path
 from cutaway.vocabulary import (
     HOSTS,
@@ -44,181 +40,7 @@ from cutaway.vocabulary import (
     values_of,
     weights_of,
 )
-from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.numbers import whole_number
-
-
-class ModuleHost:
-    """Any module of a model, at its path."""
-
-    _subject: Subject
-    _module_path: str
-    _path: str
-
-    def __init__(self, subject: Subject, module_path: str, path: str) -> None:
-        object.__setattr__(self, "_subject", subject)
-        object.__setattr__(self, "_module_path", module_path)
-        object.__setattr__(self, "_path", path)
-
-    @property
-    def module(self) -> nn.Module:
-        """The torch module itself."""
-        return self._subject.modules[self._module_path]
-
-    @property
-    def source(self) -> SourceHost:
-        """The calls inside the module's forward, each with `.input`, `.inputs` and `.output`; prints as the source."""
-        return SourceHost(self._subject, self._module_path, _join(self._path, "source"), ())
-
-    @Asked
-    def input(self) -> Any:
-        """The module's first argument."""
-        return self._trace("input").ask(self._native("input"))
-
-    @Asked
-    def inputs(self) -> Any:
-        """The module's arguments, `(args, kwargs)`."""
-        return self._trace("inputs").ask(self._native("inputs"))
-
-    @Asked
-    def output(self) -> Any:
-        """What the module returns, as it returns it: a tensor, or a tuple or another container."""
-        return self._trace("output").ask(self._native("output"))
-
-    def __getattr__(self, name: str) -> Any:
-        raise_again()
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self._attribute(name)
-
-    def __setattr__(self, name: str, new: Any) -> None:
-        if name not in NATIVE_NAMES:
-            raise self._unassignable(name)
-        self._trace(name, "edit").edit(self._native(name), new)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the module, outside any pass under way."""
-        return self.module(*args, **kwargs)
-
-    def skip(self, output: Any = None) -> None:
-        """Passes over the module in the trace under way: it does not run, and `output` is its result.
-
-        Args:
-            output: a tensor of the shape of the module's result; by default the module's first argument. Where the
-                module returns several things, it is the first, and the others are None.
-
-        Raises:
-            NoTraceError: outside a trace.
-            LateEditError: the pass is already past the module's entrance.
-            ShapeError, DtypeError, DeviceError: `output` is not like what the module would have returned.
-        """
-        self._trace("skip()", "skip").skip(self._native("input"), self._native("output"), output)
-
-    def __repr__(self) -> str:
-        return f"<{self._path} of {self._subject.name}: {printout.module_line(self.module)}>"
-
-    def __str__(self) -> str:
-        return printout.part_text(self._subject, self._module_path)
-
-    def _repr_html_(self) -> str:
-        return printout.part_html(self._subject, self._module_path)
-
-    def __dir__(self) -> list[str]:
-        own = [name for name in dir(type(self)) if not name.startswith("_")]
-        children = [name for name, _ in self.module.named_children()]
-        parameters = [name for name, _ in self.module.named_parameters(recurse=False)]
-        return sorted({*own, *filter(str.isidentifier, children), *parameters})
-
-    def _native(self, name: str) -> Address:
-        return self._subject.native_address(self._module_path, self._path, name)
-
-    def _attribute(self, name: str) -> Any:
-        found = getattr(self.module, name, _MISSING)
-        if found is _MISSING:
-            raise self._unknown(name)
-        if isinstance(found, nn.Module) and name in self.module._modules:
-            return self._child(name)
-        if name == "weight":
-            self._tell_orientation()
-        return self._staying_here(found) if inspect.ismethod(found) else found
-
-    def _tell_orientation(self) -> None:
-        """Warns where a standard name stands for a module whose weight lies the other way than a linear layer's."""
-        standard, own = self._path.rpartition(".")[2], self._module_path.rpartition(".")[2]
-        if standard != own and standard in MODULES and type(self.module).__name__ == "Conv1D":
-            warnings.warn(
-                f"`{self._path}.weight` is a Conv1D's, [in out], and that of a Linear, as other families have it, is "
-                f"[out in]. To treat both alike, transpose it: `.weight.T`. Under its own name, `{own}`, it comes "
-                "without this word.",
-                OrientationWarning,
-                stacklevel=4,
-            )
-
-    def _staying_here(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """A method of the module; where it returns the module, as `to` and `eval` do, the host in its place."""
-
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            returned = method(*args, **kwargs)
-            return self if returned is self.module else returned
-
-        return call
-
-    def _child(self, name: str) -> ModuleHost:
-        return _host_at(self._subject, _join(self._module_path, name), _join(self._path, name))
-
-    def _trace(self, name: str, act: Act = "ask for") -> Trace:
-        return trace_for(self._subject, _join(self._path, name), act)
-
-    def _unknown(self, name: str) -> Exception:
-        there = [*NATIVE_NAMES, *(child for child, _ in self.module.named_children())]
-        there += [parameter for parameter, _ in self.module.named_parameters(recurse=False)]
-        return UnknownValueError(
-            f"`{self._path or self._subject.name}` ({type(self.module).__name__}) has nothing called `{name}`."
-            f"{near(name, there)} It has: {', '.join(there)}."
-        )
-
-    def _unassignable(self, name: str) -> Exception:
-        """Why a name that is no value cannot be assigned."""
-        path = _join(self._path or "model", name)
-        found = None if name.startswith("_") else getattr(type(self), name, _MISSING)
-        if found is not _MISSING:
-            return UnknownValueError(f"`{path}` is no value of a pass, so it cannot be assigned.")
-        found = self._attribute(name)  # raises where nothing is called so
-        if isinstance(found, ModuleHost):
-            return UnknownValueError(
-                f"`{path}` is a module and no value of a pass, so it cannot be assigned here. To edit what it returns, "
-                f"assign `{path}.output`. To put another module in its place, do so in the transformers model "
-                "(`model.hf`), and open that again."
-            )
-        what = "a parameter" if isinstance(found, nn.Parameter) else "the model's own"
-        return UnknownValueError(
-            f"`{path}` is {what} and no value of a pass, so it cannot be assigned here. Change the module itself, "
-            f"`{self._path or 'model'}.module`."
-        )
-
-
-class ModulesHost(ModuleHost):
-    """Several modules in a row, by their number."""
-
-    def __getitem__(self, index: Any) -> Any:
-        there = range(len(self))
-        if isinstance(index, slice):
-            return [self[i] for i in there[index]]
-        number = whole_number(index, "what is in brackets")
-        try:
-            return self._child(str(there[number]))
-        except IndexError:
-            raise UnknownLayerError(f"`{self._path}` has {len(there)} modules, and none at {number}.") from None
-
-    def __len__(self) -> int:
-        return len(self.module)  # type: ignore[arg-type]
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
 
 class ValueHost(ModuleHost):
@@ -229,7 +51,7 @@ class ValueHost(ModuleHost):
     _hosts: dict[str, ModuleHost]
 
     def __init__(self, subject: Subject, host: Host, layer: int | None = None) -> None:
-        super().__init__(subject, subject.host_path(host, layer), HOSTS[host].format(layer=layer))
+        super().__init__(subject, subject.host_path(host, layer), HOSTS[host].format(layer=layer), host_at)
         object.__setattr__(self, "_host", host)
         object.__setattr__(self, "_layer", layer)
         object.__setattr__(self, "_hosts", {})
@@ -291,7 +113,7 @@ class ValueHost(ModuleHost):
             place = self._subject.module_path(self._host, self._layer, name)
             if place not in self._subject.modules:
                 raise UnavailableValueError(self._subject.places.why_no_module(self._host, self._layer, name))
-            return _host_at(self._subject, place, _join(self._path, name))
+            return host_at(self._subject, place, join(self._path, name))
         return super()._attribute(name)
 
     def _unknown(self, name: str) -> Exception:
@@ -312,6 +134,34 @@ class ModelHost(ValueHost):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject, "model")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The transformers tokenizer, or None."""
+        return self._subject.tokenizer
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """The transformers config, under its own names; the standard sizes are `model.num_layers` and so on."""
+        return self._subject.hf.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's first parameter is: `meta` while its weights have not been loaded."""
+        return self._subject.hf.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the model's parameters."""
+        return self._subject.hf.dtype
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The model's sizes under their standard names: `num_layers`, `hidden_size`, `num_heads`, …"""
+        return dict(self._subject.sizes)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._subject.sizes})
 
     def _attribute(self, name: str) -> Any:
         return self._subject.sizes[name] if name in self._subject.sizes else super()._attribute(name)
@@ -396,7 +246,7 @@ class LayersHost(ModulesHost):
     _layers: dict[int, LayerHost]
 
     def __init__(self, subject: Subject) -> None:
-        super().__init__(subject, subject.module_path("model", None, "layers"), "layers")
+        super().__init__(subject, subject.module_path("model", None, "layers"), "layers", host_at)
         object.__setattr__(self, "_layers", {})
 
     @overload
@@ -429,17 +279,10 @@ class LayersHost(ModulesHost):
         return f"<{len(self)} layers of {self._subject.name}: {', '.join(kinds)}>"
 
 
-def _host_at(subject: Subject, module_path: str, path: str) -> ModuleHost:
+def host_at(subject: Subject, module_path: str, path: str) -> ModuleHost:
     """The host of a module, by the module's own path."""
     host, layer, rest = host_of(subject, module_path)
     if not rest and host != "model":
         return _IN_A_LAYER[host](subject, layer)
     several = isinstance(subject.modules[module_path], (nn.ModuleList, nn.Sequential))
-    return (ModulesHost if several else ModuleHost)(subject, module_path, path)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-_MISSING = object()
+    return (ModulesHost if several else ModuleHost)(subject, module_path, path, host_at)

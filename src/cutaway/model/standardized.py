@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PretrainedConfig, PreTrainedModel
 
-from cutaway.edits.carrier import carrying
-from cutaway.edits.function_edit import FunctionEdit, ValueFunction
-from cutaway.edits.function_hooks import FunctionHooks
-from cutaway.edits.positions import Choice, Positions, as_choice, of_step
+from cutaway.edits.positions import Positions, as_choice
 from cutaway.edits.rows import ModelCall
-from cutaway.edits.steering import layer_numbers, steering
-from cutaway.edits.told import edits_told
-from cutaway.errors import CutawayError, InputError, UnavailableValueError
-from cutaway.inspection import printout
+from cutaway.errors import UnavailableValueError
 from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.measure import measured
 from cutaway.inspection.support import Support, SupportRow, WeightRow, support
-from cutaway.model.hosts import ModelHost
+from cutaway.model.editing import EditableModel
+from cutaway.model.inputs import also_a_name, forward_inputs, prompt_inputs
 from cutaway.passes.embedded import without_those_of_ids
 from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
@@ -33,23 +26,22 @@ from cutaway.passes.trace import Trace
 from cutaway.passes.values import Values, apart
 from cutaway.sites.slots import Call
 from cutaway.subject.arguments import (
-    forward_arguments,
     holds_prompt,
     prompt_among,
     refuse_as_call,
     refuse_generate_arguments,
 )
-from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
-from cutaway.subject.names import addresses, pick
+from cutaway.subject.inputs import Prompt
+from cutaway.subject.names import pick
 from cutaway.subject.opening import Source, open_model
 from cutaway.subject.options import Options
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
-from cutaway.vocabulary import VALUES, WEIGHTS
+from cutaway.vocabulary import WEIGHTS
 from cutaway.vocabulary.paths import Selector
 
 
-class StandardizedTransformer(ModelHost):
+class StandardizedTransformer(EditableModel):
     """A Hugging Face model whose insides can be read and edited under the standard vocabulary.
 
     >>> model = StandardizedTransformer("phi-mini")
@@ -81,10 +73,6 @@ class StandardizedTransformer(ModelHost):
         CheckError: the model does not keep what the vocabulary promises.
     """
 
-    _edits: tuple[FunctionEdit, ...]
-    """Made in every pass that is opened through this model."""
-    _carrier: PreTrainedModel | None
-
     def __init__(
         self,
         source: Source | Path,
@@ -103,8 +91,6 @@ class StandardizedTransformer(ModelHost):
         opened = open_model(source, tokenizer, dispatch, options)
         subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights, opened.wrappers)
         super().__init__(subject)
-        object.__setattr__(self, "_edits", ())
-        object.__setattr__(self, "_carrier", None)
         if opened.hf.training:
             warnings.warn(
                 f"{opened.name} is in training mode, so dropout may make two passes differ. Call its eval() first.",
@@ -115,17 +101,7 @@ class StandardizedTransformer(ModelHost):
         elif check and subject.has_weights:
             self.check()
 
-    # What it is.
-
-    @property
-    def hf(self) -> PreTrainedModel:
-        """The transformers model, unchanged; of an edited model, one that carries the edits into every call of it."""
-        if not self._edits:
-            return self._subject.hf
-        if self._carrier is None:
-            object.__setattr__(self, "_carrier", carrying(self._subject, self._edits))
-        assert self._carrier is not None
-        return self._carrier
+    # Running it.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the transformers model, outside any trace, with what it takes: ids as a tensor, `model(**tokens)`.
@@ -135,36 +111,6 @@ class StandardizedTransformer(ModelHost):
         """
         refuse_as_call(args)
         return self.hf(*args, **kwargs)
-
-    @property
-    def tokenizer(self) -> Any:
-        """The transformers tokenizer, or None."""
-        return self._subject.tokenizer
-
-    @property
-    def config(self) -> PretrainedConfig:
-        """The transformers config, under its own names; the standard sizes are `model.num_layers` and so on."""
-        return self._subject.hf.config
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model's first parameter is: `meta` while its weights have not been loaded."""
-        return self._subject.hf.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the model's parameters."""
-        return self._subject.hf.dtype
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The model's sizes under their standard names: `num_layers`, `hidden_size`, `num_heads`, …"""
-        return dict(self._subject.sizes)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._subject.sizes})
-
-    # Running it.
 
     def trace(
         self,
@@ -204,7 +150,7 @@ class StandardizedTransformer(ModelHost):
                 mapping, is one that the model does not use.
             GradientError: `grad=True` under `torch.no_grad()`, or a gradient asked of a trace without it.
         """
-        inputs = self._forward(self.trace, prompt, attention_mask, forward)
+        inputs = forward_inputs(self._subject, self.trace, prompt, attention_mask, forward)
         return Trace(self._subject, inputs, edits=self._edits, grad=grad)
 
     def generate(
@@ -240,7 +186,7 @@ class StandardizedTransformer(ModelHost):
             why = kind if self._subject.has_site("logits") else self._subject.why_unavailable("logits")
             raise UnavailableValueError(f"transformers cannot generate with this model. {why}")
         given, arguments = prompt_among(self.generate, prompt, arguments)
-        inputs = self._inputs(given, attention_mask, generates=True)
+        inputs = prompt_inputs(self._subject, given, attention_mask, generates=True)
         refuse_generate_arguments(self._subject.hf, self.generate, given, inputs, arguments)
         one_text = isinstance(prompt, str)
         return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
@@ -258,7 +204,7 @@ class StandardizedTransformer(ModelHost):
         is the model's twin that runs, so hooks on the model are not applied; the edits of an edited model are.
         Arguments are those of `trace`.
         """
-        inputs = self._forward(self.scan, prompt, attention_mask, forward)
+        inputs = forward_inputs(self._subject, self.scan, prompt, attention_mask, forward)
         return Scan(self._subject, inputs, edits=self._edits)
 
     def read(
@@ -301,10 +247,10 @@ class StandardizedTransformer(ModelHost):
             InputError: a row has no such position, or the rows have different numbers of tokens at them.
         """
         if (isinstance(prompt, str) or callable(prompt)) and holds_prompt(forward):  # all before it are names
-            prompt, names = None, self._also_a_name(prompt, names)
+            prompt, names = None, also_a_name(self._subject, prompt, names)
         selectors = [one for name in names for one in ([name] if isinstance(name, str) or callable(name) else name)]
         picked = pick(self._subject, selectors if names else ["*"])
-        inputs = self._forward(self.read, prompt, attention_mask, forward)
+        inputs = forward_inputs(self._subject, self.read, prompt, attention_mask, forward)
         choice = as_choice(positions)
         self._subject.bring_weights()
         picked = without_those_of_ids(self._subject, picked, ModelCall.of(Call((), inputs)))
@@ -332,108 +278,6 @@ class StandardizedTransformer(ModelHost):
                 tokenizer, or one that does not tell characters.
         """
         return spans(prompt, text, self.tokenizer, occurrence)
-
-    def hooks(
-        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
-    ) -> FunctionHooks:
-        """A with-block for whose length functions are applied to values, inside traces and generations too.
-
-        >>> with model.hooks({"layers.*.mlp.mlp_output": lambda value: value * 0.5}):
-        ...     model.read("def add(a, b):", "next_token_probs")
-
-        They act in the context that opens the block, in Python's sense (`contextvars`), and in no other: in
-        `asyncio.to_thread` and in tasks that are started inside, and not in other tasks, nor in a thread or an executor
-        unless the context is carried there: `Thread(target=contextvars.copy_context().run, args=(function,))`. A
-        generator has no context of its own: an edit that it holds is in force for its caller while it waits.
-
-        Args:
-            functions: by name, as in `read`, a function that is given the value, and edits it in place or returns what
-                is to stand in its place; None leaves it.
-            positions: the tokens at which the functions count, by their place in the row's whole sequence, padding not
-                counted on either side, which is the same with and without a cache: "prompt", "new" (generated ones), a
-                number, several, a slice, or several for each row, as `positions()` gives them; a negative number counts
-                from the end of the row's prompt. By default all. The function is given the whole value all the same. In
-                a loop of your own over `model.hf`, the first pass, which has no cache, is the prompt.
-            step: the step of a generation whose new tokens alone count; 0 is the prompt.
-
-        Raises:
-            UnknownValueError, UnavailableValueError: as in `read`.
-            ReadOnlyError: a function is given for a value that cannot be edited.
-            InputError: these are no positions, or no step.
-            CutawayError: on leaving the block, where a function never acted: it was not called, the model did not run
-                or ran out of reach, or none of its positions came. The message says which it was.
-        """
-        return FunctionHooks(self._subject, self._function_edits(functions, positions, step))
-
-    def editing(
-        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
-    ) -> FunctionHooks:
-        """As `hooks`, for edits that stay over many traces and generations.
-
-        It is no fault if the model is not run, or is left before a function was called. It is one, as in `hooks`, if it
-        ran out of reach alone, or if a function was called and its positions never came.
-        """
-        return FunctionHooks(self._subject, self._function_edits(functions, positions, step), may_be_left_out=True)
-
-    def edited(
-        self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
-    ) -> StandardizedTransformer:
-        """A second model with the same weights, whose every trace, generation and reading has these edits made in it.
-
-        The original is untouched, and its passes are not edited. Arguments are those of `hooks`. The edits belong to
-        the second model's passes, in whatever context these are. Its `hf` is a transformers model that carries them,
-        into plain calls, its own `generate`, and whatever is given it, as a pipeline.
-
-        Warns:
-            IdleEditWarning: in a pass, none of an edit's positions came, as "new" in a reading; or the pass ran to its
-                end and did not come by.
-        """
-        self._subject.bring_weights()
-        view = object.__new__(type(self))
-        ModelHost.__init__(view, self._subject.twin())
-        object.__setattr__(view, "_edits", (*self._edits, *self._function_edits(functions, positions, step)))
-        object.__setattr__(view, "_carrier", None)
-        return view
-
-    def steer(
-        self,
-        layers: int | Sequence[int] | slice | str,
-        vector: Tensor,
-        factor: float = 1.0,
-        positions: Positions = None,
-    ) -> FunctionHooks:
-        """A with-block in which `factor * vector` is added to the stream that leaves these layers.
-
-        Args:
-            layers: a layer's number, several, or a slice; negative ones count from the end. Or a name, as in `read`, of
-                values that are streams: `"layers.*.self_attn.attention_output"`.
-            vector: `[hidden_size]` for all of them, or `[layers hidden_size]`, one for each in their order; it is taken
-                to the stream's dtype and device. For another at each position, give `hooks` a function.
-            factor: what it is multiplied by: a number, or a tensor of one.
-            positions: as in `hooks`.
-
-        Raises:
-            InputError: the vector is no tensor, no layer is given, or one twice with a vector each.
-            IndexError: there is no such layer.
-            ShapeError: the vector is neither one nor one a layer.
-            CutawayError: on leaving the block, as in `hooks`.
-        """
-        by_name = isinstance(layers, str) and not layers.lstrip("-").isdigit()
-        if by_name:
-            paths = self._streams(str(layers))
-        else:
-            paths = [f"layers.{layer}.layer_output" for layer in layer_numbers(layers, self.sizes["num_layers"])]
-        functions = steering(paths, vector, factor, hidden_size=self.sizes["hidden_size"])
-        return self.hooks({**functions}, positions=positions)
-
-    def _streams(self, name: str) -> list[str]:
-        """The paths of the streams that a name picks, to which a vector can be added."""
-        paths = [str(path) for path in pick(self._subject, [name]).names]
-        for path in paths:
-            value = VALUES.get(path.rpartition(".")[2])
-            if value is None or value.layout.axes[-1:] != ("hidden_size",):
-                raise InputError(f"`{path}` is no stream of hidden_size, to which a vector can be added.")
-        return paths
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
         """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
@@ -478,88 +322,3 @@ class StandardizedTransformer(ModelHost):
         """
         last = name.rpartition(".")[2]
         return self.support().weight(last) if last in WEIGHTS else self.support()[last]
-
-    def __repr__(self) -> str:
-        return printout.text(self._subject, self._edits_told())
-
-    __str__ = __repr__
-
-    def __rich__(self) -> Any:
-        return printout.rich_text(self._subject, self._edits_told())
-
-    def _repr_html_(self) -> str:
-        return printout.html(self._subject, self._edits_told())
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
-
-    def _edits_told(self) -> str:
-        return edits_told(self._edits, self._subject.sizes["num_layers"])
-
-    # Names.
-
-    def _forward(
-        self,
-        call: Callable[..., Any],
-        prompt: Prompt | None,
-        attention_mask: Tensor | Sequence[Any] | None,
-        forward: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """What the model is called with."""
-        given, forward = prompt_among(call, prompt, forward)
-        inputs = self._inputs(given, attention_mask, forward)
-        return forward_arguments(self._subject.hf, call, given, inputs, forward)
-
-    def _also_a_name(self, prompt: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Names, where the ids were given by `input_ids=`, so that what stood in the prompt's place is a name too."""
-        try:
-            pick(self._subject, [prompt])
-        except CutawayError as error:
-            raise InputError(
-                f"the ids are given by name, so that all before them are names of values, and {prompt!r} is none: "
-                f"{error} If it is the prompt, that is given twice: leave out the ids."
-            ) from None
-        return (prompt, *names)
-
-    def _inputs(
-        self,
-        prompt: Prompt,
-        attention_mask: Tensor | Sequence[Any] | None,
-        forward: Mapping[str, Any] = MappingProxyType({}),
-        *,
-        generates: bool = False,
-    ) -> dict[str, Any]:
-        subject = self._subject
-        device = subject.input_device if subject.has_weights else torch.device("cpu")
-        # `generate` is given the cached tokens too, and makes masks and positions of its own where it is told none.
-        from_mask = subject.family.positions_from_mask and not generates
-        past = cached_positions(forward)
-        return prepare_inputs(
-            prompt,
-            subject.tokenizer,
-            subject.hf.config,
-            device,
-            subject.limits,
-            attention_mask,
-            from_mask,
-            past,
-            mask_if_untold=not generates,
-        )
-
-    def _function_edits(
-        self, functions: Mapping[Selector, ValueFunction], positions: Positions, step: int | None
-    ) -> list[FunctionEdit]:
-        if not isinstance(functions, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                "functions are given by name, `{'layers.1.mlp.mlp_output': function}`; it was given a "
-                f"{type(functions).__name__}."
-            )
-        self._subject.bring_weights()  # they come in a model of their own, whose modules the functions are for
-        if step is not None and positions is not None:
-            raise InputError("give `positions` or `step`, not both.")
-        choice: Choice = as_choice(positions) if step is None else of_step(step)
-        return [
-            FunctionEdit(address, function, choice)
-            for name, function in functions.items()
-            for address in addresses(self._subject, name)
-        ]

@@ -1,0 +1,67 @@
+"""From what a call was given to what the transformers model is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cutaway.errors import CutawayError, InputError
+from cutaway.subject.arguments import forward_arguments, prompt_among
+from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
+from cutaway.subject.names import pick
+from cutaway.subject.subject import Subject
+
+
+def forward_inputs(
+    subject: Subject,
+    call: Callable[..., Any],
+    prompt: Prompt | None,
+    attention_mask: Tensor | Sequence[Any] | None,
+    forward: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the model is called with."""
+    given, forward = prompt_among(call, prompt, forward)
+    inputs = prompt_inputs(subject, given, attention_mask, forward)
+    return forward_arguments(subject.hf, call, given, inputs, forward)
+
+
+def prompt_inputs(
+    subject: Subject,
+    prompt: Prompt,
+    attention_mask: Tensor | Sequence[Any] | None,
+    forward: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    generates: bool = False,
+) -> dict[str, Any]:
+    """What the model or its `generate` is called with for a prompt alone."""
+    device = subject.input_device if subject.has_weights else torch.device("cpu")
+    # `generate` is given the cached tokens too, and makes masks and positions of its own where it is told none.
+    from_mask = subject.family.positions_from_mask and not generates
+    past = cached_positions(forward)
+    return prepare_inputs(
+        prompt,
+        subject.tokenizer,
+        subject.hf.config,
+        device,
+        subject.limits,
+        attention_mask,
+        from_mask,
+        past,
+        mask_if_untold=not generates,
+    )
+
+
+def also_a_name(subject: Subject, prompt: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Names, where the ids were given by `input_ids=`, so that what stood in the prompt's place is a name too."""
+    try:
+        pick(subject, [prompt])
+    except CutawayError as error:
+        raise InputError(
+            f"the ids are given by name, so that all before them are names of values, and {prompt!r} is none: "
+            f"{error} If it is the prompt, that is given twice: leave out the ids."
+        ) from None
+    return (prompt, *names)
