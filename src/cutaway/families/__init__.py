@@ -5,10 +5,11 @@
 
 from cutaway.families.derivation import derive, propose
 from cutaway.families.family import Family, Kind, Refusal, TakenOff, Variant
-from cutaway.families.registry import FAMILIES, family_of, family_of_model, register, uncovered
+from cutaway.families.registry import BUILT_IN, FAMILIES, family_of, family_of_model, register, uncovered
 from cutaway.families.stream import times
 
 __all__ = [
+    "BUILT_IN",
     "FAMILIES",
     "Family",
     "Kind",

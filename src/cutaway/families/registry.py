@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, Family] = {family.name: family for family in (PHI, LLAMA, GPT2, GPT_NEOX)}
 """All families by name."""
 
+BUILT_IN = frozenset(FAMILIES)
+"""The names of those that this package has."""
+
 
 def family_of(architecture: str, config: PretrainedConfig) -> Family:
     """The family that covers a transformers class, as it is under this config.

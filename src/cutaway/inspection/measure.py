@@ -65,9 +65,10 @@ def _refuse_an_encoder(subject: Subject) -> None:
     except Exception:  # whatever the model raises by itself, which its check tells
         return
     if first.shape[:2] == (1, 5) and not close(first[:, :-1], second[:, :-1]):
+        kind = type(subject.hf).__name__
         raise UnsupportedModelError(
-            f"{subject.name} is a {type(subject.hf).__name__}, an encoder: changing the last of five tokens changes "
-            "what it returns for the ones before. The vocabulary is that of decoders, in which a token sees those before it."
+            f"{subject.name} is a {kind}, an encoder: changing the last of five tokens changes what it returns for the "
+            "ones before. The vocabulary is that of decoders, in which a token sees those before it."
         )
 
 
