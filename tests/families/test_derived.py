@@ -202,3 +202,28 @@ def test_chosen_experts_can_be_exchanged() -> None:
     with model.hooks({"layers.1.mlp.expert_indices": lambda indices: (indices + 1) % 4}):
         with torch.no_grad():
             assert torch.equal(hf(IDS).logits, expected)
+
+
+@pytest.mark.parametrize("name", ["Mamba", "Mamba2"])
+def test_a_cache_of_states_alone_counts_by_the_mask(name: str) -> None:
+    """`positions="new"` are the generated ones, though such a cache does not know how many it has seen."""
+    more = {"num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 4} if name == "Mamba2" else {}
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=64, hidden_size=32, state_size=4, num_hidden_layers=2, pad_token_id=0, eos_token_id=None, **more
+    )
+    torch.manual_seed(0)
+    hf = AutoModelForCausalLM.from_config(config).eval()
+    model = StandardizedTransformer(hf)
+    expected = hf.generate(IDS, max_new_tokens=4, do_sample=False)
+    with model.generate(IDS, max_new_tokens=4, do_sample=False) as run:
+        seen = [model.layers[1].mixer.mixer_output.shape[1] for _ in run]
+    assert seen == [6, 1, 1, 1]
+    assert torch.equal(run.sequences, expected)
+    touched: list[torch.Tensor] = []
+
+    def note(part: torch.Tensor) -> None:
+        touched.append(part.clone())
+
+    with model.hooks({"layers.1.mixer.mixer_output": note}, positions="new"):
+        hf.generate(IDS, max_new_tokens=4, do_sample=False)
+    assert touched

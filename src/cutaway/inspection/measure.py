@@ -15,7 +15,7 @@ from cutaway.inspection.check import check
 from cutaway.inspection.check.compare import close
 from cutaway.inspection.check.places import run_plain
 from cutaway.inspection.check.report import CheckReport
-from cutaway.inspection.check.run import sample
+from cutaway.inspection.check.run import EVERY, sample
 from cutaway.sites import Site
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import ValuePath
@@ -42,7 +42,8 @@ def measured(subject: Subject) -> tuple[Subject, CheckReport]:
             taken.append(off)
             subject = subject.of_family(replace(family, taken_off=tuple(taken)))
         else:
-            return subject.of_family(replace(subject.family, measured=True)), report
+            ran = not any(skipped.promise == EVERY for skipped in report.untested)
+            return subject.of_family(replace(subject.family, measured=ran)), report
     raise UnsupportedModelError(
         f"too little holds of what was found in {subject.name}, a {type(subject.hf).__name__}. The last of {_MOST}: "
         f"{taken[-1].why}"

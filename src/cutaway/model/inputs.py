@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, InputError
-from cutaway.subject.arguments import forward_arguments, prompt_among
+from cutaway.subject.arguments import forward_arguments, prompt_among, takes
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.names import pick
 from cutaway.subject.subject import Subject
@@ -42,7 +42,7 @@ def prompt_inputs(
     # `generate` is given the cached tokens too, and makes masks and positions of its own where it is told none.
     from_mask = subject.family.positions_from_mask and not generates
     past = cached_positions(forward)
-    return prepare_inputs(
+    inputs = prepare_inputs(
         prompt,
         subject.tokenizer,
         subject.hf.config,
@@ -53,6 +53,14 @@ def prompt_inputs(
         past,
         mask_if_untold=not generates,
     )
+    if "attention_mask" in inputs and not takes(subject.hf, "attention_mask") and attention_mask is None:
+        mask = inputs.pop("attention_mask")
+        if not bool(mask.all()):
+            raise InputError(
+                f"the forward of {type(subject.hf).__name__} uses no `attention_mask`, and would read padding as "
+                "tokens. Give rows of equal length."
+            )
+    return inputs
 
 
 def also_a_name(subject: Subject, prompt: Any, names: tuple[Any, ...]) -> tuple[Any, ...]:

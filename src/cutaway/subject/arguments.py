@@ -50,6 +50,11 @@ def prompt_among(call: Callable[..., Any], prompt: Any, further: Mapping[str, An
     return (tokens["inputs"] if [*tokens] == ["inputs"] else tokens), rest
 
 
+def takes(hf: PreTrainedModel, argument: str) -> bool:
+    """Whether a model's forward uses an argument of this name."""
+    return argument in _forward_names(hf, {argument})
+
+
 def refuse_as_call(args: Sequence[Any]) -> None:
     """Raises where a model is called, as transformers' models are, with what they do not take.
 

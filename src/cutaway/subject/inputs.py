@@ -107,7 +107,15 @@ def cached_positions(forward: Mapping[str, Any]) -> int:
     """How many positions the cache holds that is among a forward's arguments."""
     cache: Any = forward.get("cache")
     cache = forward.get("past_key_values") if cache is None else cache
-    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else 0
+    if not hasattr(cache, "get_seq_length"):
+        return 0
+    try:
+        return int(cache.get_seq_length())
+    except ValueError:  # a cache of states alone counts no positions; the mask of all tokens so far does
+        mask, tokens = forward.get("attention_mask"), forward.get("input_ids")
+        if isinstance(mask, Tensor) and isinstance(tokens, Tensor) and mask.ndim == 2:
+            return max(0, mask.shape[1] - tokens.shape[1])
+        return 0
 
 
 def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor]:

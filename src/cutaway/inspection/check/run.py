@@ -34,6 +34,7 @@ from cutaway.inspection.check.report import CheckReport, CheckResult, Untested
 from cutaway.inspection.check.sublayers import sublayers
 from cutaway.passes.derived import derive
 from cutaway.sites.slots import Call
+from cutaway.subject.arguments import takes
 from cutaway.subject.subject import Subject
 from cutaway.tracing.trial import BATCH, SEQ
 
@@ -43,6 +44,8 @@ _PLAIN = "{} of a pass in which every value is looked at are those of the plain 
 _PLACE = "an edit of each writable value takes its place wholly, in every layer, bit for bit"
 _REACH = "an edit of each writable value reaches the next block or the {}, in every layer"
 _ALL = "everything but shapes"
+EVERY = "every promise"
+"""What is untested of a model that fails by itself."""
 
 
 def check(subject: Subject) -> CheckReport:
@@ -96,7 +99,7 @@ class _Check:
         except Exception as error:  # whatever the model raises by itself, for its own reasons
             first = (str(error).strip() or type(error).__name__).split("\n")[0]
             why = f"the plain model fails on three rows of ids: {type(error).__name__}: {first}"
-            return [Untested("every promise", why)], ""
+            return [Untested(EVERY, why)], ""
         seen = look(self._subject, self._inputs, self._places)
         kernel = self._without_patterns(seen)
         same_as_plain = self._same_as_plain(kernel, plain)
@@ -175,7 +178,10 @@ def sample(subject: Subject, rows: int, seq: int, hidden_from: int = 0) -> dict[
     mask = torch.ones_like(ids)
     if rows > 1:
         mask[0, hidden_from : hidden_from + seq // 3] = 0
-    return {"input_ids": ids.to(subject.input_device), "attention_mask": mask.to(subject.input_device)}
+    inputs = {"input_ids": ids.to(subject.input_device), "attention_mask": mask.to(subject.input_device)}
+    if not takes(subject.hf, "attention_mask"):
+        del inputs["attention_mask"]
+    return inputs
 
 
 def _what_changes_the_logits(
