@@ -19,8 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from cutaway.errors import InputError
 from cutaway.sites.slots import Call
 from cutaway.subject.inputs import cached_positions
+from cutaway.subject.state_caches import UNKNOWN
 
 prompt_mask: ContextVar[Tensor | None] = ContextVar("cutaway_prompt_mask", default=None)
 """In the passes of a generation, the mask of its prompts: `[batch prompt]`, zeros are padding."""
@@ -56,6 +58,11 @@ class ModelCall:
         """
         tokens = self.tokens
         batch, seq = tokens.shape[:2]
+        if self.past == UNKNOWN:
+            raise InputError(
+                "positions are not known in this pass: its cache holds states alone, which do not tell how many tokens "
+                "they have seen. Open the edit before the first pass with that cache, or give the mask of all tokens."
+            )
         total = self.past + seq
         real = _real_by_mask(self.call.kwargs.get("attention_mask"), batch, total)
         if real is not None:

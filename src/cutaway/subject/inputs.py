@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import PretrainedConfig
 
 from cutaway.errors import InputError, LongPromptWarning
+from cutaway.subject.state_caches import tokens_before
 
 Prompt = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | Mapping[str, Any]
 
@@ -104,18 +105,20 @@ _PROMPT = ("input_ids", "inputs_embeds")
 
 
 def cached_positions(forward: Mapping[str, Any]) -> int:
-    """How many positions the cache holds that is among a forward's arguments."""
+    """How many positions the cache holds that is among a forward's arguments; `UNKNOWN` where that cannot be known."""
     cache: Any = forward.get("cache")
     cache = forward.get("past_key_values") if cache is None else cache
     if not hasattr(cache, "get_seq_length"):
         return 0
     try:
         return int(cache.get_seq_length())
-    except ValueError:  # a cache of states alone counts no positions; the mask of all tokens so far does
+    except ValueError:  # a cache of states alone counts no tokens; the mask of all tokens so far tells
         mask, tokens = forward.get("attention_mask"), forward.get("input_ids")
-        if isinstance(mask, Tensor) and isinstance(tokens, Tensor) and mask.ndim == 2:
-            return max(0, mask.shape[1] - tokens.shape[1])
-        return 0
+        if not isinstance(tokens, Tensor):
+            return 0
+        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > tokens.shape[1]:
+            return mask.shape[1] - tokens.shape[1]
+        return tokens_before(cache, tokens.shape[1])
 
 
 def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor]:
