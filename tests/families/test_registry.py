@@ -6,22 +6,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from transformers import MistralConfig
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
 
 from cutaway import StandardizedTransformer
-from cutaway.errors import CutawayError, UnsupportedModelError
-from cutaway.families import FAMILIES, register
-from cutaway.vocabulary import COMMON, MODULES
+from cutaway.errors import CutawayError, UnavailableValueError, UnsupportedModelError
+from cutaway.families import FAMILIES, Family, register
+from cutaway.sites import output_of
+from cutaway.vocabulary import COMMON, LAYOUTS, MODULES, VALUES, Value
 
-FILES = pytest.mark.parametrize("name", FAMILIES)
+FILES = pytest.mark.parametrize("name", list(FAMILIES))
 
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = dict(FAMILIES)
+    values = dict(VALUES)
     yield
     FAMILIES.clear()
     FAMILIES.update(before)
+    VALUES.clear()
+    VALUES.update(values)
 
 
 @FILES
@@ -65,7 +71,77 @@ def test_a_family_written_elsewhere_is_registered(own_registry: None) -> None:
 
 
 def test_a_name_or_an_architecture_is_covered_once(own_registry: None) -> None:
-    with pytest.raises(CutawayError, match="'llama' stands for LlamaForCausalLM already"):
+    with pytest.raises(CutawayError, match=r"'llama' stands for LlamaForCausalLM already\. Say replace=True"):
         register(replace(FAMILIES["llama"], name="another"))
     with pytest.raises(CutawayError, match="'llama' stands for llama already"):
         register(replace(FAMILIES["llama"], architectures=("OtherForCausalLM",)))
+
+
+def _llama() -> LlamaForCausalLM:
+    sizes = {"hidden_size": 32, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=64, num_key_value_heads=2, **sizes)).eval()
+
+
+GATE = Value("mlp_gate", "mlp", LAYOUTS["Neurons"], "the gate's projection, before the activation")
+
+
+def gated() -> Family:
+    return replace(FAMILIES["llama"], values={**FAMILIES["llama"].values, "mlp_gate": output_of("gate_proj")})
+
+
+def test_a_family_from_outside_adds_a_value(own_registry: None) -> None:
+    register(gated(), replace=True, values=[GATE])
+    hf = _llama()
+    model = StandardizedTransformer(hf)
+    seen: list[Tensor] = []
+    hook = hf.model.layers[1].mlp.gate_proj.register_forward_hook(lambda _m, _a, output: seen.append(output))
+    found = model.read([1, 2, 3], "mlp_gate")["layers.1.mlp.mlp_gate"]
+    assert torch.equal(found, seen[0])
+    hook.remove()
+    with model.trace([1, 2, 3]):
+        model.layers[1].mlp.mlp_gate = model.layers[1].mlp.mlp_gate + 1
+        edited = model.logits.save()
+    hf.model.layers[1].mlp.gate_proj.register_forward_hook(lambda _m, _a, output: output + 1)
+    with torch.no_grad():
+        assert torch.equal(edited, hf(torch.tensor([[1, 2, 3]])).logits)
+    assert model.support()["mlp_gate"].available
+    assert "mlp_gate" in str(model)
+    other = StandardizedTransformer("phi-mini")
+    assert "mlp_gate" not in str(other)
+    with pytest.raises(UnavailableValueError, match="mlp_gate"):
+        other.read([1, 2, 3], "mlp_gate")
+
+
+def test_a_value_is_added_once(own_registry: None) -> None:
+    with pytest.raises(CutawayError, match="has a value `logits` already"):
+        register(gated(), replace=True, values=[replace(GATE, name="logits")])
+
+
+def test_a_family_for_one_model(own_registry: None) -> None:
+    VALUES["mlp_gate"] = replace(GATE, rare=True)
+    one = StandardizedTransformer(_llama(), family=gated())
+    assert one.support()["mlp_gate"].available
+    assert not StandardizedTransformer(_llama()).support()["mlp_gate"].available
+
+
+def test_a_model_with_a_file_can_be_derived() -> None:
+    model = StandardizedTransformer(_llama(), family="derived")
+    assert model._subject.family.derived
+    assert model._subject.family.stream == FAMILIES["llama"].stream
+
+
+def test_a_file_that_refuses_says_how_to_open_the_model_all_the_same() -> None:
+    hf = _llama()
+    hf.config.final_softcap = 30.0
+    with pytest.raises(UnsupportedModelError, match='With family="derived" the model opens'):
+        StandardizedTransformer(hf)
+    assert StandardizedTransformer(hf, family="derived").num_layers == 2
+
+
+def test_a_subclass_is_served_by_its_parents_file() -> None:
+    class Own(LlamaForCausalLM):
+        pass
+
+    model = StandardizedTransformer(Own(_llama().config).eval())
+    assert model._subject.family.name == "llama"
+    assert not model._subject.family.derived

@@ -12,7 +12,7 @@ configs and `specimens` the models on which they run. `parts` and `diagram/` dra
 from __future__ import annotations
 
 from cutaway.encyclopedia.note import DoesNotApply, Note, NoteError, NoteNotRunError, Reported, Result, note, run_note
-from cutaway.encyclopedia.notes import notes_of
+from cutaway.encyclopedia.notes import add_notes, notes_of
 from cutaway.encyclopedia.site import build
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "NoteNotRunError",
     "Reported",
     "Result",
+    "add_notes",
     "build",
     "note",
     "notes_of",

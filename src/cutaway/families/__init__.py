@@ -1,11 +1,12 @@
 """The families: one short file each, which says what its modules are called and where its values are.
 
-`propose(model)` drafts the file of a family that has none; `register(family)` adds one that is written elsewhere.
+A model that none covers has its family derived when it is opened. `propose(model)` writes that as a file to start from;
+`register(family)` adds one that is written elsewhere.
 """
 
 from cutaway.families.derivation import derive, propose
 from cutaway.families.family import Family, Kind, Refusal, TakenOff, Variant
-from cutaway.families.registry import BUILT_IN, FAMILIES, family_of, family_of_model, register, uncovered
+from cutaway.families.registry import BUILT_IN, FAMILIES, family_of, family_of_model, register
 from cutaway.families.stream import times
 
 __all__ = [
@@ -22,5 +23,4 @@ __all__ = [
     "propose",
     "register",
     "times",
-    "uncovered",
 ]

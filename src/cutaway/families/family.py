@@ -223,13 +223,14 @@ class Family:
                 under = f" under {refusal.under} attention" if refusal.under else ""
                 raise UnsupportedModelError(
                     f"the config sets `{refusal.setting}`, with which the family file of {self.name} does not hold"
-                    f"{under}: {refusal.why}"
+                    f"{under}: {refusal.why} {_INSTEAD}"
                 )
         considered = uncommon_settings(config) - self.settings - set(self.config_keys())
         for key in sorted(considered - {refusal.setting for refusal in self.refused}):
             raise UnsupportedModelError(
                 f"the config sets `{key}` to {getattr(config, key)!r}, which the family file of {self.name} has not "
-                "considered; it may change what a value means. If it does not, add it to the family's `settings`."
+                "considered; it may change what a value means. If it does not, add it to the family's `settings`. "
+                f"{_INSTEAD}"
             )
 
 
@@ -272,6 +273,10 @@ def uncommon_settings(config: PretrainedConfig) -> set[str]:
     set_to_something = {key for key, value in config.to_dict().items() if value not in nothing}
     return {key for key in set_to_something - common if not key.startswith("_")}
 
+
+_INSTEAD = (
+    'With family="derived" the model opens all the same, with what is found in a pass of it and holds on its weights.'
+)
 
 _BOOKKEEPING = {
     "auto_map",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError, UnsupportedModelError
@@ -12,6 +13,8 @@ from cutaway.families.gpt2 import GPT2
 from cutaway.families.gpt_neox import GPT_NEOX
 from cutaway.families.llama import LLAMA
 from cutaway.families.phi import PHI
+from cutaway.vocabulary import VALUES, Value
+from cutaway.vocabulary.values import as_rare
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -32,7 +35,11 @@ def family_of(architecture: str, config: PretrainedConfig) -> Family:
     for family in FAMILIES.values():
         if architecture in family.architectures:
             return family.of_config(config)
-    raise uncovered(architecture)
+    covered = ", ".join(name for family in FAMILIES.values() for name in family.architectures)
+    raise UnsupportedModelError(
+        f"no family file covers {architecture}. Covered: {covered}. A model of it opens all the same, and its family "
+        "is derived; `cutaway.families.propose(model)` drafts a file."
+    )
 
 
 def family_of_model(hf: PreTrainedModel) -> Family | None:
@@ -68,14 +75,14 @@ def _without_its_head(family: Family, hf: PreTrainedModel, whole: str) -> Family
         if path.startswith(f"{prefix}.")
     } | {name: path for name, path in names.items() if not path.startswith(f"{prefix}.")}
     if isinstance(getattr(hf, names["lm_head"], None), nn.Module):
-        return replace(family, modules={**family.modules, "model": names})
+        return with_changes(family, modules={**family.modules, "model": names})
     del names["lm_head"]
     reason = (
         f"This is a {type(hf).__name__}, which has no language-model head. What it returns is `model.output`; for "
         f"logits over the vocabulary load the checkpoint as a {whole}."
     )
     lacks = ("lm_head_output", "logits")
-    return replace(
+    return with_changes(
         family,
         modules={**family.modules, "model": names},
         values={name: site for name, site in family.values.items() if name not in lacks},
@@ -83,26 +90,34 @@ def _without_its_head(family: Family, hf: PreTrainedModel, whole: str) -> Family
     )
 
 
-def register(family: Family) -> None:
-    """Adds a family that is written outside the package, for as long as the process lasts.
+def register(family: Family, *, replace: bool = False, values: Iterable[Value] = ()) -> None:
+    """Makes a family that is written outside the package known, for as long as the process lasts.
+
+    It may take over what a built-in one states: `replace(FAMILIES["llama"], …)` of `dataclasses`, with `replace=True`
+    here. A class that derives from one of its architectures is covered too. For one model alone there is
+    `StandardizedTransformer(model, family=family)`.
+
+    Args:
+        family: the family.
+        replace: whether it takes the place of those that have its name or cover one of its architectures.
+        values: rows that the vocabulary lacks and the family has sites for; other families do not have them.
 
     Raises:
-        CutawayError: another family has its name or covers one of its architectures.
+        CutawayError: without `replace`, another family has its name or covers one of its architectures; or a value has
+            the name of one that is there.
     """
-    for other in FAMILIES.values():
+    rows = tuple(values)
+    for row in rows:
+        if row.name in VALUES and VALUES[row.name] != as_rare(row):
+            raise CutawayError(f"the vocabulary has a value `{row.name}` already: {VALUES[row.name].meaning}.")
+    for other in tuple(FAMILIES.values()):
         shared = {other.name, *other.architectures} & {family.name, *family.architectures}
+        if shared and not replace:
+            raise CutawayError(
+                f"the family '{other.name}' stands for {', '.join(sorted(shared))} already. Say replace=True to have "
+                "this one in its place."
+            )
         if shared:
-            raise CutawayError(f"the family '{other.name}' stands for {', '.join(sorted(shared))} already.")
+            del FAMILIES[other.name]
+    VALUES.update({row.name: as_rare(row) for row in rows})
     FAMILIES[family.name] = family
-
-
-def uncovered(architecture: str, model: str = "") -> UnsupportedModelError:
-    """The error for a class without a family file; it says what to write, and how to begin."""
-    who = f"{model} is a {architecture}, which no family file covers" if model else ""
-    covered = ", ".join(name for family in FAMILIES.values() for name in family.architectures)
-    return UnsupportedModelError(
-        f"{who or f'no family file covers {architecture}'}. Covered: {covered}. To add it, write a family file of your "
-        "own: load the model with transformers, and `print(cutaway.families.propose(model))` drafts one, of names and "
-        "sites, with what to compare with the source marked. Then `cutaway.families.register(family)` makes it known, "
-        "and `check()` puts it to the test."
-    )

@@ -108,6 +108,8 @@ class ValueHost(ModuleHost):
             return self._hosts.setdefault(name, _IN_A_LAYER[subhost](self._subject, self._layer))
         if (self._host, name) == ("model", "layers"):
             return self._hosts.setdefault(name, LayersHost(self._subject))
+        if name in VALUES and VALUES[name].host == self._host:
+            return self._ask(VALUES[name])  # one that was registered after this package was imported
         own = self._subject.family_at(self._layer).modules.get(self._host, {}).get(name)
         if own is not None:
             place = self._subject.module_path(self._host, self._layer, name)

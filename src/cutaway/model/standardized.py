@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch import Tensor
 from cutaway.edits.positions import Positions, as_choice
 from cutaway.edits.rows import ModelCall
 from cutaway.errors import UnavailableValueError
+from cutaway.families import Family
 from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.measure import measured
 from cutaway.inspection.support import Support, SupportRow, WeightRow, support
@@ -62,6 +63,8 @@ class StandardizedTransformer(EditableModel):
         dispatch: False opens the model on the meta device: it prints, tells its support and checks its shapes with no
             weights in memory; they come at the first trace.
         check: whether to validate the model once it is loaded; see `check()`.
+        family: a family of this model alone; or "derived", to have it found in a pass of the model although a family
+            file covers it. By default the file that covers the class, and what is derived where none does.
         allow_pickle: whether a checkpoint in pickle format may be loaded; it can run code that it carries.
         trust_remote_code: whether a checkpoint's own code may be run.
         **extra: of a checkpoint, what `from_pretrained` takes (`device_map`, `revision`, `gguf_file`, …), or settings
@@ -69,7 +72,7 @@ class StandardizedTransformer(EditableModel):
 
     Raises:
         LoadError: the checkpoint cannot be found or read, or is in a form that is refused.
-        UnsupportedModelError: no family file covers the architecture, or a setting of it.
+        UnsupportedModelError: a family file does not hold under a setting, or no family can be derived.
         CheckError: the model does not keep what the vocabulary promises.
     """
 
@@ -83,13 +86,14 @@ class StandardizedTransformer(EditableModel):
         attn_implementation: str | None = None,
         dispatch: bool = True,
         check: bool = True,
+        family: Family | Literal["derived"] | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         **extra: Any,
     ) -> None:
         options = Options(dtype, attn_implementation, device, allow_pickle, trust_remote_code, extra)
         opened = open_model(source, tokenizer, dispatch, options)
-        subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights, opened.wrappers)
+        subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights, opened.wrappers, family)
         super().__init__(subject)
         if opened.hf.training:
             warnings.warn(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,6 @@ from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
 from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import (
-    CONFIG_NAMES,
     HOSTS,
     MODULES,
     SUBLAYERS,
@@ -70,12 +69,12 @@ class Subject:
         name: str,
         load_weights: Callable[[], PreTrainedModel] | None = None,
         wrappers: tuple[nn.Module, ...] = (),
-        family: Family | None = None,
+        family: Family | Literal["derived"] | None = None,
     ) -> None:
         self._load_weights = load_weights
         self._can_run = False
         self.hf = hf
-        self.family: Family = family or family_of_model(hf) or derive(hf, self.has_weights, hf.device)
+        self.family = self._family_of(family)
         self.tokenizer = tokenizer
         self.name = name
         self.sizes = self.family.native_sizes(hf.config)
@@ -83,6 +82,17 @@ class Subject:
         self._wrappers = wrappers
         self._addresses: dict[ValuePath | str, Address] = {}
         self._sizes_at: dict[int | None, dict[str, int]] = {}
+
+    def _family_of(self, family: Family | Literal["derived"] | None) -> Family:
+        """The family given, as it is under this config; or the one whose file covers the model; or what is derived.
+
+        Raises:
+            UnsupportedModelError: nothing can be derived, or the file does not hold under a setting.
+        """
+        if isinstance(family, Family):
+            return family.of_config(self.hf.config)
+        found = None if family == "derived" else family_of_model(self.hf)
+        return found or derive(self.hf, self.has_weights, self.hf.device)
 
     def of_family(self, family: Family) -> Subject:
         """The same model with a family that claims less than this one's, so that what is known of its passes stays."""
@@ -219,7 +229,7 @@ class Subject:
                 shape = getattr(None if passing is None else site.slot.read(passing, self.sizes), "shape", ())
                 if len(shape) == len(value.layout.axes):
                     for axis, length in zip(value.layout.axes, shape, strict=True):
-                        if axis in CONFIG_NAMES and axis not in _OF_THE_MODEL:
+                        if axis not in _OF_THE_MODEL and axis not in _OF_THE_CALL:
                             measured.setdefault(axis, length)
             stated = not self.family.derived and not self.family.kinds
             self._sizes_at[layer] = {**measured, **self.sizes} if stated else {**self.sizes, **measured}
@@ -472,3 +482,6 @@ _SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
 
 _OF_THE_MODEL = ("num_layers", "hidden_size", "vocab_size")
 """The sizes that are one for all layers, and are not measured on each."""
+
+_OF_THE_CALL = ("batch", "seq", "query", "key")
+"""The axes whose lengths are those of a call."""

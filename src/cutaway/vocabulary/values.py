@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cutaway.vocabulary import layouts
@@ -212,6 +212,12 @@ _ROWS = (
         derived_from=("logits",),
     ),
 )
+
+
+def as_rare(value: Value) -> Value:
+    """A row as one of some families alone."""
+    return replace(value, rare=True)
+
 
 VALUES: dict[str, Value] = {value.name: value for value in _ROWS}
 """All values by name. A name belongs to one host, so a name alone tells where its value hangs."""

@@ -14,6 +14,7 @@ from cutaway.encyclopedia.notes import (
     phi_stream,
     phi_tokens,
 )
+from cutaway.errors import InputError
 
 _NOTES: dict[str, tuple[Note, ...]] = {
     "phi": (
@@ -44,6 +45,19 @@ _NOTES: dict[str, tuple[Note, ...]] = {
         gpt_neox.sequential_variant,
     ),
 }
+
+
+def add_notes(family: str, *notes: Note) -> None:
+    """Adds notes to a family's, for as long as the process lasts: `cutaway notes` runs them, and its page tells them.
+
+    Raises:
+        InputError: the family has a note of this name.
+    """
+    known = {note.name for note in notes_of(family)}
+    twice = [note.name for note in notes if note.name in known]
+    if twice:
+        raise InputError(f"the family '{family}' has a note '{twice[0]}' already.")
+    _NOTES[family] = (*notes_of(family), *notes)
 
 
 def notes_of(family: str) -> tuple[Note, ...]:
