@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from cutaway.edits.application import Application
 from cutaway.edits.function_edit import FunctionEdit
@@ -15,9 +13,10 @@ from cutaway.edits.track import Track
 from cutaway.errors import CutawayError
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Attachment, attach, remove_all
+from cutaway.tracing.block import Block
 
 
-class FunctionHooks:
+class FunctionHooks(Block):
     """Applies functions to values in every call of the model in the context that opened the block, inside traces too.
 
     On leaving it is told if one of them never acted. With `may_be_left_out` it is no fault that the model was not run,
@@ -32,51 +31,29 @@ class FunctionHooks:
         self._watches: list[Attachment] = []
         self._reach: Reach | None = None
 
-    def __enter__(self) -> Self:
-        if self._application is not None:
-            raise CutawayError("these edits are in force already. Make others for a block inside: `model.hooks({…})`.")
+    def _refuse_again(self) -> None:
+        raise CutawayError("these edits are in force already. Make others for a block inside: `model.hooks({…})`.")
+
+    def _enter(self) -> None:
         self._subject.bring_weights()
-        reach = Reach(self._subject.hf)
-        try:
-            self._reach = reach
-            self._application = Application(self._subject, self._edits, reach.holds)
-            self._application.put_on()
-            attach(
-                self._subject.hf,
-                "enter",
-                lambda _call: reach.note_elsewhere(),
-                lambda: not reach.holds(),
-                self._watches,
-            )
-            reach.open()
-            return self
-        except BaseException:
-            self._close()
-            raise
+        self._reach = reach = Reach(self._subject.hf)
+        self._application = Application(self._subject, self._edits, reach.holds)
+        self._application.put_on()
+        attach(
+            self._subject.hf,
+            "enter",
+            lambda _call: reach.note_elsewhere(),
+            lambda: not reach.holds(),
+            self._watches,
+        )
+        reach.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> Callable[[], None] | None:
         applied, reach = self._application, self._reach
-        try:
-            assert applied is not None
-            assert reach is not None
-            crossing = reach.by_generator and reach.crossing()
-            self._close()
-        except BaseException:
-            self._close()  # once more, where an interrupt has cut it short
-            raise
-        if error is None:
-            self._tell(applied, reach)
-            applied.again.refuse_owed()
-            if crossing and applied.calls:
-                raise CutawayError(_TAKING_TURNS)
-
-    def __del__(self) -> None:
-        # An interrupt at the instant of leaving has left the block by another way; it is let go of thereby.
-        with contextlib.suppress(Exception):
-            if self._reach is not None:
-                self._close()
+        assert applied is not None
+        assert reach is not None
+        crossing = reach.by_generator and reach.crossing()
+        return partial(self._tell_of_all, applied, reach, crossing=crossing) if error is None else None
 
     def __repr__(self) -> str:
         applied = self._application
@@ -98,6 +75,13 @@ class FunctionHooks:
         finally:
             remove_all(self._watches)
         self._application = self._reach = None
+
+    def _tell_of_all(self, applied: Application, reach: Reach, *, crossing: bool) -> None:
+        """Raises where an edit did not do what it was opened for."""
+        self._tell(applied, reach)
+        applied.again.refuse_owed()
+        if crossing and applied.calls:
+            raise CutawayError(_TAKING_TURNS)
 
     def _tell(self, applied: Application, reach: Reach) -> None:
         """Raises where a function never acted, and says why.

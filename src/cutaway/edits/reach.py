@@ -76,11 +76,15 @@ def _still_open() -> tuple[Reach, ...]:
     return tuple(reach for reach in _open.get() if not reach._closed)
 
 
+_ENTERS = ("__enter__", "_enter")
+"""The methods by which a block is entered."""
+
+
 def _opened_by_generator() -> bool:
     """Whether the block that is being entered stands in a generator, an `@contextmanager` function among them."""
     frame: FrameType | None = sys._getframe()
     own = {__name__, contextlib.__name__}
-    while frame is not None and (frame.f_globals.get("__name__") in own or frame.f_code.co_name == "__enter__"):
+    while frame is not None and (frame.f_globals.get("__name__") in own or frame.f_code.co_name in _ENTERS):
         frame = frame.f_back
     kinds = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
     return frame is not None and bool(frame.f_code.co_flags & kinds)

@@ -48,8 +48,8 @@ _open: ContextVar[tuple[weakref.ref[OpenTrace], ...]] = ContextVar("cutaway_open
 
 
 def add(trace: OpenTrace) -> None:
-    """Notes a trace as open in this context; called by the method by which it is opened."""
-    trace.opened_by = _frames(sys._getframe(2))
+    """Notes a trace as open in this context; called by what its block calls when it is entered."""
+    trace.opened_by = _frames(sys._getframe(3))  # that of the with-statement, past the block's two methods
     _open.set((*map(weakref.ref, _still_open()), weakref.ref(trace)))
 
 

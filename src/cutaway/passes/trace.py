@@ -6,11 +6,10 @@ model's survey which values are already behind; it refuses what could have no ef
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FrameType, TracebackType
-from typing import Any, Self, cast
+from types import FrameType
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +34,7 @@ from cutaway.passes.gradients import (
 )
 from cutaway.passes.handed_out import HandedOut
 from cutaway.passes.late_edits import LeftBehind, tensors_in
+from cutaway.passes.order import never_reached, refuse_if_passed
 from cutaway.passes.skipping import in_its_stead
 from cutaway.passes.told import asked_told, prompt_told, standing_told, told, unknown
 from cutaway.sites import OperationMoment
@@ -42,11 +42,12 @@ from cutaway.sites.slots import Call
 from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import Attachment, Event, ForwardPass, Stop, remove_all
+from cutaway.tracing.block import Block
 from cutaway.tracing.checkpointing import checkpoint_around, remember
 from cutaway.vocabulary import VALUES, ValuePath
 
 
-class Trace:
+class Trace(Block):
     """A forward pass under way, and the values read of it. Use it by `with model.trace(prompt):`."""
 
     def __init__(
@@ -71,49 +72,29 @@ class Trace:
         self._remembered: list[Attachment] = []
         self._around: Any = None
 
-    def __enter__(self) -> Self:
-        if self._pass is not None:
-            raise CutawayError("this trace is open already. Open another: `with model.trace(prompt):`.")
-        try:
-            self._prepare()
-            if self._grad:
-                refuse_without_autograd()
-            self._cache = CallersCache.among(self._given())
-            with torch.inference_mode(self._cache is not None and self._cache.is_inference):
-                self._pass = self._open_pass()
-            self._begun = True
-            self._asked.clear()
-            self._set_up(self._pass)
-            open_traces.add(self)
-            return self
-        except BaseException:
-            self._close()
-            raise
+    def _refuse_again(self) -> None:
+        raise CutawayError("this trace is open already. Open another: `with model.trace(prompt):`.")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            try:
-                if error is None:
-                    self._refuse_late_edits_in_place()
-                    self._let_finish()
-                    if self._applied is not None:
-                        self._applied.warn_of_idle(to_the_end=self._running().finished)
-                    self._cache = None  # it is advanced, and not to be put back
-            finally:
-                self._close()
-        except BaseException:
-            self._close()  # once more, where an interrupt has cut it short
-            raise
-        if not self._grad:
-            explain_missing_graph(error)
+    def _enter(self) -> None:
+        self._prepare()
+        if self._grad:
+            refuse_without_autograd()
+        self._cache = CallersCache.among(self._given())
+        with torch.inference_mode(self._cache is not None and self._cache.is_inference):
+            self._pass = self._open_pass()
+        self._begun = True
+        self._asked.clear()
+        self._set_up(self._pass)
+        open_traces.add(self)
 
-    def __del__(self) -> None:
-        # An interrupt at the instant of leaving has left the block by another way; the trace is let go of thereby.
-        with contextlib.suppress(Exception):
-            if self._pass is not None or self._applied is not None:
-                self._close()
+    def _leave(self, error: BaseException | None) -> Callable[[], None] | None:
+        if error is None:
+            self._refuse_late_edits_in_place()
+            self._let_finish()
+            if self._applied is not None:
+                self._applied.warn_of_idle(to_the_end=self._running().finished)
+            self._cache = None  # it is advanced, and not to be put back
+        return None if self._grad else partial(explain_missing_graph, error)
 
     def __repr__(self) -> str:
         standing = standing_told(self._pass, self._here, begun=self._begun)
@@ -300,7 +281,9 @@ class Trace:
         running = self._running()
         refuse_without_ids(self._subject, address, self.call)
         if not self._waits_at(address):
-            self._refuse_if_passed(address, error)
+            if self._here is not None:
+                finished, sourced = running.finished, self._sourced
+                refuse_if_passed(self._subject, address, self._here, error, finished=finished, sourced=sourced)
             self._run_to(running, address)
         assert running.stop is not None
         return running.stop
@@ -313,24 +296,6 @@ class Trace:
     def _waits_at(self, address: Address) -> bool:
         here = self._here
         return here is not None and here.module_path == address.module_path and here.moment == address.moment
-
-    def _refuse_if_passed(self, address: Address, error: type[OrderError]) -> None:
-        here = self._here
-        if here is None:
-            return
-        unseen = isinstance(address.moment, OperationMoment) and address.module not in self._sourced
-        if unseen and self._subject.is_inside(address.module_path, here):
-            raise error(
-                f"the pass is at {here.describe()}, inside the forward that makes the call `{address.path}`, and none "
-                "of its calls was asked for before it began. Ask for one of them, or for the module's own `input`, "
-                "first."
-            )
-        if self._running().finished or self._subject.comes_before(address, here):
-            verb = "edit" if error is LateEditError else "ask for"
-            raise error(
-                f"the pass is already at {here.describe()}, and {address.describe()} comes before it. "
-                f"Values come in the order of the forward pass: {verb} `{address.path}` first, then `{here.path}`."
-            )
 
     def _run_to(self, running: ForwardPass, address: Address) -> None:
         self._refuse_late_edits_in_place()
@@ -348,11 +313,7 @@ class Trace:
         )
         if stop is None or stop.event != (address.module, address.moment):
             self._here = self._subject.address(ValuePath("logits", None)) if stop is not None else before
-            raise OrderError(
-                f"the pass ended without reaching {address.describe()}. Either this call does not use it, or it ran "
-                f"before {before.describe() if before else 'the first value asked for'}, or the module was exchanged "
-                "after the model was opened: then open it again."
-            )
+            raise never_reached(address, before)
         if before is not None:
             for thing in self._handed_out.values.values():
                 self._behind.add(before.path, thing)
