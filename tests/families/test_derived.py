@@ -227,3 +227,61 @@ def test_a_cache_of_states_alone_counts_by_the_mask(name: str) -> None:
     with model.hooks({"layers.1.mixer.mixer_output": note}, positions="new"):
         hf.generate(IDS, max_new_tokens=4, do_sample=False)
     assert touched
+
+
+def test_what_was_read_stays_as_it_was_where_the_model_writes_into_it() -> None:
+    """Falcon adds the attention's output into the MLP's, in place."""
+    config = transformers.FalconConfig(**_SIZES, new_decoder_architecture=False, multi_query=True, parallel_attn=True)
+    torch.manual_seed(0)
+    hf = AutoModelForCausalLM.from_config(config).eval()
+    model = StandardizedTransformer(hf)
+    raw: list[torch.Tensor] = []
+    hook = hf.transformer.h[1].mlp.register_forward_hook(lambda _m, _a, output: raw.append(output.clone()))
+    with torch.no_grad():
+        plain_logits = hf(IDS).logits
+    hook.remove()
+    path = "layers.1.mlp.mlp_output"
+    assert torch.equal(model.read(IDS, path, "logits")[path], raw[0])
+    with model.trace(IDS):
+        seen = model.layers[1].mlp.mlp_output.save()
+        logits = model.logits.save()
+    assert torch.equal(seen, raw[0])
+    assert torch.equal(logits, plain_logits)
+    kept: list[torch.Tensor] = []
+    with model.hooks({path: kept.append}), torch.no_grad():
+        assert torch.equal(hf(IDS).logits, plain_logits)
+    assert torch.equal(kept[0], raw[0])
+
+    def add(_module: Any, _args: Any, output: torch.Tensor) -> torch.Tensor:
+        return output + 1
+
+    hook = hf.transformer.h[1].mlp.register_forward_hook(add)
+    with torch.no_grad():
+        expected = hf(IDS).logits
+    hook.remove()
+    with model.trace(IDS):
+        model.layers[1].mlp.mlp_output += 1
+        assert torch.equal(model.logits, expected)
+
+
+def test_an_mlp_without_a_norm_is_asked_for_behind_the_stream_that_enters_it() -> None:
+    config = transformers.Olmo2Config(**_USUAL)
+    torch.manual_seed(0)
+    hf = AutoModelForCausalLM.from_config(config).eval()
+    model = StandardizedTransformer(hf)
+    with model.trace(IDS):
+        middle = model.layers[1].layer_mid.clone()
+        given = model.layers[1].mlp.input.clone()
+        assert torch.equal(middle, given)
+    with model.trace(IDS):
+        model.layers[1].layer_mid
+        model.layers[1].mlp_input = model.layers[1].mlp_input + 1
+        edited = model.logits.save()
+
+    def add(_module: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        return (args[0] + 1,)
+
+    hook = hf.model.layers[1].mlp.register_forward_pre_hook(add)
+    with torch.no_grad():
+        assert torch.equal(edited, hf(IDS).logits)
+    hook.remove()

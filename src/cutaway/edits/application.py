@@ -116,11 +116,13 @@ class Application:
             given = map_tensors(torch.clone, old) if _must_be_copied(edit) else old
             returned = function(given)
             new = given if returned is None else returned
-            if new is old:
+            if new is old and not address.overwritten:
                 return None
             new = address.fit(old, new, move=self._subject.over_devices)
             if edit.choice is not None:
                 new = self._at_positions(track, old, new)
+            if address.overwritten:
+                new = map_tensors(torch.clone, new)  # the model writes into what flows on, and not into what was given
             return address.write(passing, self.again.mark(address, new))
 
         return callback

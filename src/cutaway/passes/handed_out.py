@@ -56,13 +56,18 @@ class HandedOut:
         """Has what passes on come of every view that was handed out.
 
         A tensor and its split into heads may both have been handed out. Where the one was edited in place, torch has
-        the tensor that passes on come of it directly, past the other.
+        the tensor that passes on come of it directly, past the other. Where the model is known to write into what
+        passes, it is given a copy.
         """
         if self._grad and len(self._addresses) > 1:
             for address in self._addresses:
                 value = self.values[address.place]
                 if isinstance(value, Tensor):
                     stop.passing = address.write(stop.passing, value)
+        for address in self._addresses:
+            value = self.values[address.place]
+            if address.overwritten and isinstance(value, Tensor):
+                stop.passing = address.write(stop.passing, value.clone())  # what was handed out stays as it is
 
     def clear(self) -> None:
         """Forgets everything."""

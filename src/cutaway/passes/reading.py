@@ -162,8 +162,10 @@ def _end(address: Address) -> tuple[str, Moment]:
 
 
 def _keep(subject: Subject, found: dict[str, Any], cached: bool, address: Address) -> Callable[[Any], None]:
-    """A callback that keeps a value; what may be the tensor of a caller's cache, which goes on to change, as a copy."""
+    """A callback that keeps a value; as a copy what goes on to change: the tensor of a caller's cache, or one that the
+    model writes into."""
     copied = cached and (address.moment == "arguments" or isinstance(address.moment, OperationMoment))
+    copied = copied or address.overwritten
 
     def keep(passing: Any) -> None:
         value = address.read(passing)

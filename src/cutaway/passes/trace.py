@@ -163,6 +163,8 @@ class Trace(Block):
         running = self._running()
         at_end = running.stop is not None and running.stop.event == (self._subject.hf, "exit")
         if at_end or self._cache is not None:
+            if running.stop is not None:
+                self._handed_out.relink(running.stop)
             running.run_to_end()
 
     def _close(self) -> None:

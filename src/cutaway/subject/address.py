@@ -26,6 +26,7 @@ class Address:
         within: the modules that hold it, from the model inwards.
         rank: when in a pass its moment comes; None where the survey did not come by it.
         sizes: the lengths of the axes where it is.
+        overwritten: whether the model writes into the tensor afterwards, in place, so that what is kept must be a copy.
         place: what two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP.
     """
 
@@ -38,6 +39,7 @@ class Address:
     within: tuple[nn.Module, ...]
     rank: int | None
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    overwritten: bool = False
     place: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -386,7 +386,9 @@ class Subject:
         parts = own.split(".") if own else []
         holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
         within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
-        return Address(path, value, own, self.modules[own], moment, slot, within, self._rank(own, moment), sizes)
+        overwritten = (own, moment) in self.survey.overwritten
+        rank = self._rank(own, moment)
+        return Address(path, value, own, self.modules[own], moment, slot, within, rank, sizes, overwritten)
 
     def native_address(self, module_path: str, standard_path: str, name: str) -> Address:
         """Where a module's `input`, `inputs` or `output` is."""

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from transformers import PreTrainedModel
 
 from cutaway.sites import Moment, OperationMoment
@@ -39,6 +39,7 @@ class Survey:
         passing: the shapes of what passed there: a tensor on the meta device, or a container of them.
         repeated: the paths of modules that a pass calls more often than they stand in the model.
         twice: the moments inside a module's call that came several times in one call of it.
+        overwritten: the moments whose tensor the model writes into afterwards, in place.
         callers: the paths of the modules that call a module that stands in several places.
         trial: how the model was called.
         failure: why no pass could be run at all; empty where one was.
@@ -48,6 +49,7 @@ class Survey:
     passing: Mapping[Key, Any] = field(default_factory=dict[Key, Any])
     repeated: frozenset[str] = frozenset()
     twice: frozenset[Key] = frozenset()
+    overwritten: frozenset[Key] = frozenset()
     callers: frozenset[str] = frozenset()
     trial: Trial = field(default_factory=Trial)
     failure: str = ""
@@ -81,6 +83,7 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
     passing: dict[Key, Any] = {}
     repeated: set[str] = set()
     twice: set[Key] = set()
+    versions: list[tuple[Key, Tensor, int]] = []
     callers: set[str] = set()
 
     def enter(module: nn.Module, _call: Any) -> None:
@@ -98,6 +101,7 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
         if key in order and key[0] not in repeated:
             twice.add(key)
         order.setdefault(key, len(order))
+        versions.extend((key, tensor, tensor._version) for tensor in _tensors(what))
         passing.setdefault(key, what if of_twin else _shapes(what))
 
     noted: list[Attachment] = []
@@ -120,7 +124,15 @@ def _follow(model: nn.Module, places: Places, run: Callable[[], Any], of_twin: b
     except BaseException:
         remove_all(noted)  # once more, where an interrupt has cut it short
         raise
-    return Survey(order, passing, frozenset(repeated), frozenset(twice), frozenset(callers))
+    overwritten = frozenset(key for key, tensor, version in versions if tensor._version != version)
+    return Survey(order, passing, frozenset(repeated), frozenset(twice), overwritten, frozenset(callers))
+
+
+def _tensors(what: Any) -> list[Tensor]:
+    """The tensors that passed, of which torch counts the edits."""
+    if isinstance(what, Call):
+        what = [*what.args, *what.kwargs.values()]
+    return [leaf for leaf in tree_leaves(what) if isinstance(leaf, Tensor) and not leaf.is_inference()]
 
 
 def _shapes(what: Any) -> Any:

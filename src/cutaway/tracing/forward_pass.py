@@ -66,6 +66,7 @@ class ForwardPass:
         self._attachments: list[Attachment] = []
         self._open: set[nn.Module] = set()
         self._doors: dict[nn.Module, Door] = {}
+        self._entrances: dict[nn.Module, Callable[[Any], Any]] = {}
         self._occurrences: Occurrences | None = None
 
     @property
@@ -141,7 +142,13 @@ class ForwardPass:
             door = Door(module, self.answers)
             self._put_on(door)
             self._doors[module] = door
+        at_stream = self.stop is not None and self.stop.event == (module, "stream")
+        if at_stream and moment == "enter":
+            self._entrances[module] = partial(self._wait, (module, moment))  # torch looks at the hooks of before alone
+            events = events[1:]
         attachments = [self.attach(*event, partial(self._wait, event), path) for event in events]
+        if moment == "stream":
+            self.attach(module, "enter", partial(self._enter, module), path)  # behind it, until the pass is over
         try:
             self._resume()
         finally:
@@ -191,6 +198,11 @@ class ForwardPass:
     def _put_on(self, attachment: Attachment) -> None:
         self._attachments.append(attachment)
         attachment.put_on()
+
+    def _enter(self, module: nn.Module, passing: Any) -> Any:
+        """Called at the entrance of a module behind its stream, where the entrance is asked for meanwhile."""
+        wait = self._entrances.pop(module, None)
+        return None if wait is None else wait(passing)
 
     def _wait(self, event: Event, passing: Any) -> Any:
         """Called in the pass: gives way to the body until it resumes the pass."""
