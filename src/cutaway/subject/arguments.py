@@ -163,7 +163,7 @@ def _typed_keywords(function: Callable[..., Any]) -> set[str]:
 
 
 def _refuse_twice(prompt: Any, further: Mapping[str, Any]) -> None:
-    if prompt is None:
+    if prompt is None or not further:
         return
     holds = set(map(str, prompt)) if isinstance(prompt, Mapping) else {"input_ids"}
     for name in further:
