@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOME[name]), name)
     if name in _ROOMS:
         return import_module(f"cutaway.{name}")
-    raise AttributeError(f"module 'cutaway' has no attribute '{name}'.{near(name, [*__all__, *_ROOMS])}")
+    raise errors.UnknownValueError(f"module 'cutaway' has no attribute '{name}'.{near(name, [*__all__, *_ROOMS])}")
 
 
 def __dir__() -> list[str]:

@@ -386,10 +386,10 @@ def test_a_word_of_another_library_is_told_ours(ask: Callable[[Any], Any], words
 
 
 def test_what_is_offered_for_other_libraries_words_is_there() -> None:
-    from cutaway.vocabulary.elsewhere import _ROWS
+    from cutaway.vocabulary.other_words import NAMES
 
     model = tiny.shared()
-    for words in _ROWS.values():
+    for words in NAMES.values():
         for word, ours in words.items():
             for path in [
                 part for i, part in enumerate(ours.split("'")) if i % 2 and part.startswith(("layers", "final"))

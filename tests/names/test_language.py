@@ -191,12 +191,18 @@ def test_a_mapping_goes_through_torch_save_and_a_load_of_weights_only(tmp_path: 
 def test_safetensors_saves_what_was_read(kind: str, tmp_path: Path) -> None:
     model = tiny.shared() if kind == "phi" else models.wrapped(kind)
     everything = model.read(tiny.IDS)
-    values = model.read(tiny.IDS, [path for path in everything if path != "input_size"], "layers.0.mlp.*.output")
+    save_file(everything, tmp_path / "everything.safetensors")
+    loaded = load_file(tmp_path / "everything.safetensors")
+    assert loaded.keys() == everything.keys()
+    assert all(torch.equal(loaded[path], value) for path, value in everything.items())
+    values = model.read(tiny.IDS, "*", "layers.0.mlp.*.output")
     save_file(values, tmp_path / "values.safetensors")
     loaded = load_file(tmp_path / "values.safetensors")
     assert loaded.keys() == values.keys()
     assert all(torch.equal(loaded[path], value) for path, value in values.items())
-    save_file(model.read(tiny.IDS, "*", "layers.0.self_attn.output").tensors(), tmp_path / "all.safetensors")
+    save_file(
+        model.read(tiny.IDS, "*", "input_size", "layers.0.self_attn.output").tensors(), tmp_path / "all.safetensors"
+    )
     loaded = load_file(tmp_path / "all.safetensors")
     assert loaded["input_size"].tolist() == [3, 6]
     assert torch.equal(loaded["layers.0.self_attn.output.0"], everything["layers.0.self_attn.attention_output"])

@@ -46,7 +46,7 @@ def ids():
 
 
 def test_every_word_of_the_vocabulary_in_its_layout(model, ids):
-    found = model(ids, values=["*", "head_contributions"])
+    found = model(ids, values=["*", "input_size", "head_contributions"])
     names = [name for name in COMMON if name != "layer_mid"]
     expected = all_paths(3, names)
     assert list(found) == [str(path) for path in expected]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -31,7 +32,28 @@ class FunctionEdit:
                 f"`{self.address.path}` is edited by a function of its value; what was given is not one: "
                 f"{type(self.function).__name__}."
             )
+        _refuse_other_arguments(self.address.path, self.function)
         object.__setattr__(self, "choice", as_choice(self.positions))
         value = self.address.value
         if self.choice is not None and (value is None or token_axis(value) is None):
             raise InputError(f"`{self.address.path}` has no axis of tokens, so it cannot be edited at positions.")
+
+
+def _refuse_other_arguments(path: str, function: ValueFunction) -> None:
+    """Raises where a function cannot be called with a value alone, as hooks of other libraries cannot.
+
+    Raises:
+        InputError: saying what it takes.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some that are written in C tell nothing
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InputError(
+            f"a function for `{path}` is called with the value alone, `{name}(value)`; what was given is "
+            f"`{name}{signature}`. What else it needs, as a layer's number, is bound before, by `functools.partial`."
+        ) from error

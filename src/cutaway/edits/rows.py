@@ -109,6 +109,10 @@ class UnderWay:
 
     call: ModelCall | None = None
 
+    def note(self, call: Call) -> None:
+        """Notes a call that begins now."""
+        self.call = ModelCall.of(call)
+
 
 under_way: ContextVar[UnderWay | None] = ContextVar("cutaway_under_way", default=None)
 """In a pass of a trace, its call."""

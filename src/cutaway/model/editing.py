@@ -17,6 +17,7 @@ from cutaway.edits.told import edits_told
 from cutaway.errors import InputError
 from cutaway.inspection import printout
 from cutaway.model.hosts import ModelHost
+from cutaway.model.inputs import with_known_arguments
 from cutaway.subject.names import addresses, pick
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import VALUES
@@ -45,6 +46,7 @@ class EditableModel(ModelHost):
         assert self._carrier is not None
         return self._carrier
 
+    @with_known_arguments
     def hooks(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> FunctionHooks:
@@ -77,6 +79,7 @@ class EditableModel(ModelHost):
         """
         return FunctionHooks(self._subject, self._function_edits(functions, positions, step))
 
+    @with_known_arguments
     def editing(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> FunctionHooks:
@@ -87,6 +90,7 @@ class EditableModel(ModelHost):
         """
         return FunctionHooks(self._subject, self._function_edits(functions, positions, step), may_be_left_out=True)
 
+    @with_known_arguments
     def edited(
         self, functions: Mapping[Selector, ValueFunction], *, positions: Positions = None, step: int | None = None
     ) -> Self:
@@ -106,6 +110,7 @@ class EditableModel(ModelHost):
         EditableModel.__init__(view, self._subject.twin(), edits)
         return view
 
+    @with_known_arguments
     def steer(
         self,
         layers: int | Sequence[int] | slice | str,

@@ -20,6 +20,7 @@ from cutaway.errors import (
     UnknownLayerError,
     UnknownValueError,
 )
+from cutaway.model.declared import AttentionNames, LayerNames, MixerNames, MlpNames, ModelNames
 from cutaway.model.modules import ModuleHost, ModulesHost, join
 from cutaway.passes.asked import Asked
 from cutaway.passes.derived import derive
@@ -96,6 +97,8 @@ class ValueHost(ModuleHost):
         )
 
     def __dir__(self) -> list[str]:
+        if not self._is_of_a_model:
+            return super().__dir__()
         lacking = {value.name for value in values_of(self._host) if not self._subject.has_site(value.name)}
         lacking |= {row.name for row in weights_of(self._host) if not self._subject.weights.has(row, self._layer)}
         return sorted({*super().__dir__(), *self._subject.family_at(self._layer).modules.get(self._host, {})} - lacking)
@@ -131,8 +134,10 @@ class ValueHost(ModuleHost):
         return self._subject.unknown(self._host, self._layer, name)
 
 
-class ModelHost(ValueHost):
+class ModelHost(ValueHost, ModelNames):
     """The model."""
+
+    layers: LayersHost
 
     def __init__(self, subject: Subject) -> None:
         super().__init__(subject, "model")
@@ -169,28 +174,32 @@ class ModelHost(ValueHost):
         return self._subject.sizes[name] if name in self._subject.sizes else super()._attribute(name)
 
 
-class LayerHost(ValueHost):
+class LayerHost(ValueHost, LayerNames):
     """A block of the model."""
+
+    self_attn: AttentionHost
+    mixer: MixerHost
+    mlp: MlpHost
 
     def __init__(self, subject: Subject, layer: int | None) -> None:
         super().__init__(subject, "layer", layer)
 
 
-class AttentionHost(ValueHost):
+class AttentionHost(ValueHost, AttentionNames):
     """The attention of a block."""
 
     def __init__(self, subject: Subject, layer: int | None) -> None:
         super().__init__(subject, "attention", layer)
 
 
-class MixerHost(ValueHost):
+class MixerHost(ValueHost, MixerNames):
     """The token mixer of a block that is no attention."""
 
     def __init__(self, subject: Subject, layer: int | None) -> None:
         super().__init__(subject, "mixer", layer)
 
 
-class MlpHost(ValueHost):
+class MlpHost(ValueHost, MlpNames):
     """The feed-forward network of a block."""
 
     def __init__(self, subject: Subject, layer: int | None) -> None:
@@ -270,6 +279,17 @@ class LayersHost(ModulesHost):
             self._layers[layer] = LayerHost(self._subject, layer)
         return self._layers[layer]
 
+    def _unknown(self, name: str) -> Exception:
+        row = VALUES.get(name) or WEIGHTS.get(name) or MODULES.get(name)
+        if row is None or row.host == "model":
+            return super()._unknown(name)
+        where = HOSTS[row.host].format(layer="i").replace(".i", "[i]")
+        several = f", and of all `model.read(prompt, '{HOSTS[row.host].format(layer='*')}.{name}')`"
+        return UnknownValueError(
+            f"`layers` is several, and has nothing called `{name}` itself. Of one layer it is `model.{where}.{name}`"
+            f"{several if name in VALUES else ''}."
+        )
+
     def __len__(self) -> int:
         return self._subject.sizes["num_layers"]
 
@@ -279,6 +299,12 @@ class LayersHost(ModulesHost):
     def __repr__(self) -> str:
         kinds = sorted({type(layer.module).__name__ for layer in self})
         return f"<{len(self)} layers of {self._subject.name}: {', '.join(kinds)}>"
+
+
+# IPython's completer, where it does without Jedi, asks nothing of a class that has a `__getattr__`. It goes by what the
+# class declares, if that is told in classes and not in words; and of what has an index it knows lists alone.
+ModelHost.__annotations__["layers"] = list[LayerHost]
+LayerHost.__annotations__.update(self_attn=AttentionHost, mixer=MixerHost, mlp=MlpHost)
 
 
 def host_at(subject: Subject, module_path: str, path: str) -> ModuleHost:

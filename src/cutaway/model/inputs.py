@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,6 +16,10 @@ from cutaway.subject.arguments import forward_arguments, prompt_among, takes
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
 from cutaway.subject.names import pick
 from cutaway.subject.subject import Subject
+from cutaway.vocabulary.elsewhere import near_argument
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def forward_inputs(
@@ -73,3 +79,18 @@ def also_a_name(subject: Subject, prompt: Any, names: tuple[Any, ...]) -> tuple[
             f"{error} If it is the prompt, that is given twice: leave out the ids."
         ) from None
     return (prompt, *names)
+
+
+def with_known_arguments(method: Callable[P, R]) -> Callable[P, R]:
+    """The method, which refuses an argument that it does not have with what is meant by it."""
+    known = [name for name in inspect.signature(method).parameters if name != "self"]
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                hint = near_argument(name, known)
+                raise InputError(f"`{method.__name__}` has no argument `{name}`.{hint} It has: {', '.join(known)}.")
+        return method(*args, **kwargs)
+
+    return call

@@ -104,9 +104,17 @@ class ModuleHost:
 
     def __dir__(self) -> list[str]:
         own = [name for name in dir(type(self)) if not name.startswith("_")]
+        if not self._is_of_a_model:  # all that a host of any model may have
+            declared = {name for of in type(self).__mro__ for name in inspect.get_annotations(of)}
+            return sorted({*own, *(name for name in declared if not name.startswith("_"))})
         children = [name for name, _ in self.module.named_children()]
         parameters = [name for name, _ in self.module.named_parameters(recurse=False)]
         return sorted({*own, *filter(str.isidentifier, children), *parameters})
+
+    @property
+    def _is_of_a_model(self) -> bool:
+        """Whether it was made as hosts are, and is no completer's stand-in, which has the class alone."""
+        return "_subject" in self.__dict__
 
     def _native(self, name: str) -> Address:
         return self._subject.native_address(self._module_path, self._path, name)

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from cutaway.edits.positions import Positions, as_choice
 from cutaway.edits.rows import ModelCall
-from cutaway.errors import UnavailableValueError
+from cutaway.errors import UnavailableValueError, UnknownValueError
 from cutaway.families import Family
 from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.measure import measured
 from cutaway.inspection.support import Support, SupportRow, WeightRow, support
 from cutaway.model.editing import EditableModel
-from cutaway.model.inputs import also_a_name, forward_inputs, prompt_inputs
+from cutaway.model.inputs import also_a_name, forward_inputs, prompt_inputs, with_known_arguments
 from cutaway.passes.embedded import without_those_of_ids
 from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
@@ -39,10 +39,23 @@ from cutaway.subject.options import Options
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import WEIGHTS
+from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.paths import Selector
 
 
-class StandardizedTransformer(EditableModel):
+class _Front(type):
+    """The class of the front door, where by habit a model is opened by a method of it, and values are asked of it."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise UnknownValueError(
+            f"`{cls.__name__}` has nothing called `{name}`.{near(name, dir(cls))} A model is opened by "
+            f"`model = {cls.__name__}(name_or_folder_or_model)`, and what is in it is asked of that."
+        )
+
+
+class StandardizedTransformer(EditableModel, metaclass=_Front):
     """A Hugging Face model whose insides can be read and edited under the standard vocabulary.
 
     >>> model = StandardizedTransformer("phi-mini")
@@ -115,6 +128,9 @@ class StandardizedTransformer(EditableModel):
         """
         refuse_as_call(args)
         return self.hf(*args, **kwargs)
+
+    def _attribute(self, name: str) -> Any:
+        return self.__call__ if name == "forward" else super()._attribute(name)
 
     def trace(
         self,
@@ -228,11 +244,12 @@ class StandardizedTransformer(EditableModel):
 
         Args:
             prompt: as in `trace`.
-            *names: in any order, or in lists; without any, every value. A name is a value's bare name, its path, or a
-                pattern with `*`; the `input`, `inputs` or `output` of any module, `layers.0.mlp.fc1.output`, or of a
-                call in its forward, `layers.1.self_attn.source.self_q_proj_0.output`; or a function of a value's path.
-                Modules answer to standard and to the family's own names; layers may be counted from the end and come
-                in slices, `layers.-1`, `layers.1:3`, also written as `layers[-1]`.
+            *names: in any order, or in lists; without any, every value that `*` picks. A name is a value's bare name,
+                its path, or a pattern with `*`; the `input`, `inputs` or `output` of any module,
+                `layers.0.mlp.fc1.output`, or of a call in its forward,
+                `layers.1.self_attn.source.self_q_proj_0.output`; or a function of a value's path. Modules answer to
+                standard and to the family's own names; layers may be counted from the end and come in slices,
+                `layers.-1`, `layers.1:3`, also written as `layers[-1]`.
             positions: the tokens whose part of each value is given: real tokens of each row, padding not counted on
                 either side, -1 the last. A number takes the axis of tokens away (`[batch hidden_size]`), as an index
                 does; several, a slice, `"prompt"` or what `positions()` gives leave it (`[batch count hidden_size]`),
@@ -242,7 +259,8 @@ class StandardizedTransformer(EditableModel):
 
         Returns:
             A mapping from path to value that answers to the names asked for too, and that
-            `safetensors.torch.save_file` takes; `.tensors()` gives what is no tensor, as `input_size`, as one.
+            `safetensors.torch.save_file` takes; `.tensors()` gives what is no tensor, as `input_size` and a module's
+            tuple, as tensors.
 
         Raises:
             InputError: as in `trace`.
@@ -261,6 +279,7 @@ class StandardizedTransformer(EditableModel):
         found = read(self._subject, inputs, picked.names, self._edits, choice)
         return Values(apart(found), picked.asked, self.sizes["num_layers"])
 
+    @with_known_arguments
     def positions(
         self, prompt: Prompt, text: str | Sequence[str], *, occurrence: int | None = None
     ) -> range | list[range]:

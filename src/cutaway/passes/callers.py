@@ -8,6 +8,7 @@ exception leaves it the cache is put back as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import torch
@@ -73,6 +74,13 @@ class CallersCache:
             self._restore.append(_refilling(held))
             for item in held.values() if issubclass(kind, dict) else held:
                 self._keep_held(item, copied=copied, free=0)
+
+
+def in_mode_of(cache: CallersCache | None) -> AbstractContextManager[Any]:
+    """Inference mode where the cache was made in it, and none where it was not, or there is no cache."""
+    inference = cache is not None and cache.is_inference
+    same = torch.is_inference_mode_enabled() == inference
+    return nullcontext() if same else torch.inference_mode(inference)
 
 
 def _parts(cache: Any) -> Iterator[Any]:

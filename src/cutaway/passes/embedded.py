@@ -18,7 +18,7 @@ def refuse_without_ids(subject: Subject, address: Address, call: ModelCall) -> N
     Raises:
         UnavailableValueError: naming it.
     """
-    if _is_of_ids(subject, address) and call.ids is None:
+    if call.ids is None and _is_of_ids(subject, address):
         raise UnavailableValueError(
             f"`{address.path}` does not exist in this pass: it was given `inputs_embeds` in the place of ids, so the "
             "embedding does not run. The embeddings are the first block's `layer_input`, with positions where they are "

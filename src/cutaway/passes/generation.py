@@ -48,6 +48,11 @@ class Step:
         """`[batch seq]`, the place of each of the pass's tokens in its row's whole sequence; padding is -1."""
         return counted(self._real)[:, -self._seq :]
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise words.unknown("a step", name, ("index", "input_ids", "positions"))
+
     def __repr__(self) -> str:
         runs = words.counted(self._seq, "token")
         return words.told(f"step {self.index}", f"runs {runs} in each of {words.counted(len(self._real), 'row')}")

@@ -50,18 +50,19 @@ _open: ContextVar[tuple[weakref.ref[OpenTrace], ...]] = ContextVar("cutaway_open
 def add(trace: OpenTrace) -> None:
     """Notes a trace as open in this context; called by what its block calls when it is entered."""
     trace.opened_by = _frames(sys._getframe(3))  # that of the with-statement, past the block's two methods
-    _open.set((*map(weakref.ref, _still_open()), weakref.ref(trace)))
+    _open.set((*_still_open(but=trace), weakref.ref(trace)))
 
 
 def discard(trace: OpenTrace) -> None:
     """Notes that a trace is no longer open."""
     trace.opened_by = []
-    _open.set(tuple(weakref.ref(other) for other in _still_open() if other is not trace))
+    _open.set(_still_open(but=trace))
 
 
-def _still_open() -> list[OpenTrace]:
-    traces = [held() for held in _open.get()]
-    return [trace for trace in traces if trace is not None and trace.is_open]
+def _still_open(but: OpenTrace) -> tuple[weakref.ref[OpenTrace], ...]:
+    """The references to those that are open, without one of them."""
+    held = _open.get()
+    return tuple(ref for ref in held if (trace := ref()) is not None and trace is not but and trace.is_open)
 
 
 def meant(subject: object) -> OpenTrace | None:
@@ -70,7 +71,9 @@ def meant(subject: object) -> OpenTrace | None:
     Raises:
         NoTraceError: several are open, and it is in the block of none.
     """
-    found = [trace for trace in _still_open() if trace.subject is subject]
+    found = [
+        trace for ref in _open.get() if (trace := ref()) is not None and trace.is_open and trace.subject is subject
+    ]
     if len(found) < 2:
         return found[0] if found else None
     calling = {frame: depth for depth, frame in enumerate(_frames(sys._getframe(1)))}

@@ -14,7 +14,7 @@ from cutaway.errors import UnknownValueError
 from cutaway.subject.address import Address
 from cutaway.tracing import ForwardPass
 from cutaway.vocabulary import MODULES, VALUES
-from cutaway.vocabulary.elsewhere import near
+from cutaway.vocabulary.elsewhere import elsewhere, near
 
 
 def told(what: str, *facts: str) -> str:
@@ -70,6 +70,11 @@ def unknown(what: str, name: str, there: Iterable[str]) -> UnknownValueError:
     there = sorted(one for one in there if not one.startswith("_"))
     if name in VALUES or name in MODULES or name in ("layers", "model"):
         hint = f" It is asked of the model, inside the block: `{_asked_of_model(name)}`."
+    elif what == "a generation" and hasattr(Tensor, name) and not elsewhere(name):
+        hint = (
+            " It is a run, and no tensor: its ids are in `output`. What calls a transformers model's `generate` "
+            "itself, as a pipeline does, is given `model.hf`, which carries the edits of an edited model too."
+        )
     else:
         hint = near(name, there)
     return UnknownValueError(f"{what} has nothing called `{name}`.{hint} It has: {', '.join(there)}.")
@@ -81,6 +86,7 @@ def _asked_of_model(name: str) -> str:
         "model": f"model.{name}",
         "layer": f"model.layers[i].{name}",
         "attention": f"model.layers[i].self_attn.{name}",
+        "mixer": f"model.layers[i].mixer.{name}",
         "mlp": f"model.layers[i].mlp.{name}",
     }[host]
 

@@ -11,7 +11,6 @@ from functools import partial
 from types import FrameType
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
 
 from cutaway.edits.application import Application
@@ -23,7 +22,7 @@ from cutaway.edits.told import edits_told
 from cutaway.errors import CutawayError, LateEditError, NoTraceError, OrderError, ReadOnlyError
 from cutaway.passes import open_traces
 from cutaway.passes.asked import raise_again
-from cutaway.passes.callers import CallersCache, with_own_tensors
+from cutaway.passes.callers import CallersCache, in_mode_of, with_own_tensors
 from cutaway.passes.embedded import refuse_without_ids
 from cutaway.passes.gradients import (
     explain_missing_graph,
@@ -35,6 +34,7 @@ from cutaway.passes.gradients import (
 from cutaway.passes.handed_out import HandedOut
 from cutaway.passes.late_edits import LeftBehind, tensors_in
 from cutaway.passes.order import never_reached, refuse_if_passed
+from cutaway.passes.saving import explain_missing_save
 from cutaway.passes.skipping import in_its_stead
 from cutaway.passes.told import asked_told, prompt_told, standing_told, told, unknown
 from cutaway.sites import OperationMoment
@@ -80,7 +80,7 @@ class Trace(Block):
         if self._grad:
             refuse_without_autograd()
         self._cache = CallersCache.among(self._given())
-        with torch.inference_mode(self._cache is not None and self._cache.is_inference):
+        with in_mode_of(self._cache):
             self._pass = self._open_pass()
         self._begun = True
         self._asked.clear()
@@ -94,6 +94,7 @@ class Trace(Block):
             if self._applied is not None:
                 self._applied.warn_of_idle(to_the_end=self._running().finished)
             self._cache = None  # it is advanced, and not to be put back
+        explain_missing_save(error)
         return None if self._grad else partial(explain_missing_graph, error)
 
     def __repr__(self) -> str:
@@ -327,15 +328,10 @@ class Trace(Block):
 
     def _note_call(self, running: ForwardPass) -> None:
         """Notes the model's call: when it begins, and when the pass leaves its entrance."""
-        holder = self._under_way
         if running.started:
-            holder.call = self.call
-            return
-
-        def note(passing: Any) -> None:
-            holder.call = ModelCall.of(passing)
-
-        running.attach(self._root, "enter", note)
+            self._under_way.call = self.call
+        else:
+            running.attach(self._root, "enter", self._under_way.note)
 
     def _limit(self) -> Event | None:
         """The moment at which the pass under way is over; None where nothing runs after it."""

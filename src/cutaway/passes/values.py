@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cutaway.errors import NotReadError
+from cutaway.errors import NotReadError, UnknownValueError
 from cutaway.passes.late_edits import tensors_in
 from cutaway.passes.saving import carry_save
-from cutaway.vocabulary.elsewhere import near
+from cutaway.vocabulary.elsewhere import elsewhere, near
 from cutaway.vocabulary.paths import spelled_out
 
 
@@ -61,6 +61,18 @@ class Values(dict[str, Any]):
         spellings = spelled_out(name, self._num_layers)
         return spellings[0] if len(spellings) == 1 and super().__contains__(spellings[0]) else None
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in self or any(path.rpartition(".")[2] == name for path in self):
+            path = next(path for path in self if path.rpartition(".")[2] == name)
+            hint = f" A value is asked for by its path, in brackets: `found['{path}']`."
+        elif hasattr(Tensor, name) and not elsewhere(name):
+            hint = f" Its values have it: `{{path: value.{name} for path, value in found.items()}}`."
+        else:
+            hint = near(name, [one for one in dir(self) if not one.startswith("_")])
+        raise UnknownValueError(f"what a reading returns is a mapping, and has nothing called `{name}`.{hint}")
+
     def __missing__(self, name: str) -> Any:
         path = self._path(name)
         if isinstance(path, str):
@@ -69,7 +81,20 @@ class Values(dict[str, Any]):
             return Values(
                 {one: super(Values, self).__getitem__(one) for one in path if super(Values, self).__contains__(one)}
             )
-        raise NotReadError(f"'{name}' was not read.{near(str(name), self)} There are: {_some(list(self))}.")
+        raise NotReadError(f"{name!r} was not read.{self._hint(name)} There are: {_some(list(self))}.")
+
+    def _hint(self, name: object) -> str:
+        """What is meant by a name that was not read. TransformerLens writes one as `("resid_post", 2)`."""
+        if isinstance(name, str):
+            return near(name, self)
+        if isinstance(name, tuple) and name and isinstance(name[0], str):
+            parts: tuple[object, ...] = name
+            layer = next((part for part in parts[1:] if isinstance(part, int)), None)
+            where = "" if layer is None else f"layers.{layer}."
+            same = [path for path in self if path.startswith(where) and path.rpartition(".")[2] == name[0]]
+            hint = f" Did you mean '{same[0]}'?" if same else near(name[0], self, layer=layer)
+            return f" A name is a path, in one string.{hint}"
+        return " A value is asked for by its path."
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or self._path(name) is not None

@@ -18,7 +18,8 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils.generic import TransformersKwargs
 
-from cutaway.errors import InputError, did_you_mean
+from cutaway.errors import InputError
+from cutaway.vocabulary.elsewhere import argument_elsewhere, near_argument
 
 _PROMPTS = ("input_ids", "inputs_embeds", "inputs")
 """What transformers calls a prompt."""
@@ -43,9 +44,10 @@ def prompt_among(call: Callable[..., Any], prompt: Any, further: Mapping[str, An
     if "inputs" in tokens and len(tokens) > 1:
         raise InputError("`inputs` is another name of the prompt, which is given already. Give one of them.")
     if not tokens:
+        hints = "".join(filter(None, map(argument_elsewhere, rest)))
         raise InputError(
             f"`{call.__name__}` was given no prompt; it was given a NoneType. Give text, ids or a tokenizer's output: "
-            f"`{call.__name__}(**tokens)`."
+            f"`{call.__name__}(**tokens)`.{hints}"
         )
     return (tokens["inputs"] if [*tokens] == ["inputs"] else tokens), rest
 
@@ -163,7 +165,7 @@ def _typed_keywords(function: Callable[..., Any]) -> set[str]:
 
 
 def _refuse_twice(prompt: Any, further: Mapping[str, Any]) -> None:
-    if prompt is None:
+    if prompt is None or not further:
         return
     holds = set(map(str, prompt)) if isinstance(prompt, Mapping) else {"input_ids"}
     for name in further:
@@ -179,7 +181,7 @@ def _refuse_unknown(given: Iterable[str], known: Collection[str], takes: str, ca
             continue
         if name in _TOKENIZERS:
             raise InputError(f"{takes} has no argument `{name}`, so it would have no effect. {_TOKENIZERS[name]}")
-        hint = did_you_mean(name, sorted({*known, *_parameters(call)} - {"self"})) or " Leave it out."
+        hint = near_argument(name, sorted({*known, *_parameters(call)} - {"self"})) or " Leave it out."
         raise InputError(
             f"neither `{call.__name__}` nor {takes} has an argument `{name}`, so it would have no effect.{hint}"
         )

@@ -138,7 +138,7 @@ def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor
 def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor, Tensor | None]:
     """Ids `[batch seq]` and their mask; None where they came as ids of equal length, which may hold padding or none."""
     if isinstance(prompt, np.ndarray):
-        prompt = torch.as_tensor(prompt)
+        prompt = _of_array(prompt)
     if isinstance(prompt, Tensor):
         if prompt.ndim not in (1, 2) or prompt.is_floating_point() or prompt.dtype == torch.bool:
             raise InputError(
@@ -172,6 +172,20 @@ def _rows(prompt: Any, tokenizer: Any, config: PretrainedConfig) -> tuple[Tensor
     ids, mask = _pad_left(rows, _pad_id(tokenizer, config))
     untold = not isinstance(items[0], str) and bool(mask.all())
     return ids, None if untold else mask
+
+
+def _of_array(prompt: Any) -> Any:
+    """What NumPy's array holds: strings, numbers as a tensor, or of any objects a list of them."""
+    kind = prompt.dtype.kind
+    if kind not in "UOST":
+        return torch.as_tensor(prompt)
+    if kind == "S":
+        raise InputError("a prompt is text; the array holds bytes. Decode them: `numpy.char.decode(prompt)`.")
+    if kind != "O" and prompt.ndim > 1:
+        raise InputError(
+            f"strings are given in one row, [batch]; the array of strings is of shape {list(prompt.shape)}."
+        )
+    return prompt.tolist()
 
 
 def _is_id(item: Any) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
-from cutaway.errors import LoadError, did_you_mean
+from cutaway.errors import LoadError
+from cutaway.vocabulary.elsewhere import near_argument
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _refuse_extra(extra: Mapping[str, Any], what: str, instead: str) -> None:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    return did_you_mean(name, sorted(known))
+    return near_argument(name, sorted(known))
 
 
 def _refuse(option: str, what: str, instead: str) -> None:

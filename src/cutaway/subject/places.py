@@ -42,6 +42,7 @@ class Places:
         self.num_layers = len(self._keys)
         self._families = self._families_of_layers()
         self._hosts: dict[tuple[Host, int | None], str] = {}
+        self._modules: dict[tuple[Host, int | None, str], str] = {}
 
     def _keys_of_layers(self) -> list[str]:
         container = self.modules.get(self._layers)
@@ -84,8 +85,12 @@ class Places:
 
     def module(self, host: Host, layer: int | None, name: str) -> str:
         """A module's own path, from its standard or its own name on a host; the family's where there is none."""
-        own = self.family(layer).modules.get(host, {}).get(name, name)
-        return self._step(self.host(host, layer), own) if own else self.host(host, layer)
+        found = self._modules.get((host, layer, name))
+        if found is None:
+            own = self.family(layer).modules.get(host, {}).get(name, name)
+            found = self._step(self.host(host, layer), own) if own else self.host(host, layer)
+            self._modules[host, layer, name] = found
+        return found
 
     def of_site(self, host: Host, layer: int | None, site: Site) -> str:
         """The own path of the module at which a value of a host has its site."""

@@ -40,8 +40,8 @@ class Block:
 
     def __del__(self) -> None:
         # An interrupt at the instant of leaving has left the block by another way; it is let go of thereby.
-        with contextlib.suppress(Exception):
-            if self._entered:
+        if self._entered:
+            with contextlib.suppress(Exception):
                 self._shut()
 
     def _shut(self) -> None:

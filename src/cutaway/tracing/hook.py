@@ -16,19 +16,24 @@ class Hook:
         self._hook = hook
         self._at_entrance = at_entrance
         self._first = first
+        self._key: int | None = None
 
     def put_on(self) -> None:
         """Registers the hook."""
         if self._at_entrance:
-            self._module.register_forward_pre_hook(self._hook, with_kwargs=True, prepend=self._first)
+            module = self._module
+            handle = module.register_forward_pre_hook(self._hook, with_kwargs=True, prepend=self._first)
         else:
-            self._module.register_forward_hook(self._hook)
+            handle = self._module.register_forward_hook(self._hook)
+        self._key = handle.id
 
     def remove(self) -> None:
-        """Takes the hook off by what it is: an interrupt may have come between its registration and the handle."""
+        """Takes the hook off: by its key, or by what it is where an interrupt came before the key was known."""
         module = self._module
         hooks = module._forward_pre_hooks if self._at_entrance else module._forward_hooks
-        for key, hook in tuple(hooks.items()):
-            if hook is self._hook:
-                module._forward_pre_hooks_with_kwargs.pop(key, None)
+        keys = [key for key, hook in tuple(hooks.items()) if hook is self._hook] if self._key is None else [self._key]
+        for key in keys:
+            if hooks.get(key) is self._hook:
+                if self._at_entrance:
+                    module._forward_pre_hooks_with_kwargs.pop(key, None)
                 hooks.pop(key, None)

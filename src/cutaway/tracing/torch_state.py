@@ -78,15 +78,15 @@ class Switch:
 
     def there(self, new: TorchState) -> None:
         """Puts a state in force."""
-        changed = self.guard is not None or self._old != new
+        if self.guard is None and self._old == new:
+            return
         if self.guard is not None:
             _exit(self.guard)
             self.guard = None
         if torch.is_inference_mode_enabled() != new.inference:
             self._inside = _C._InferenceMode(new.inference)
             self._inside.__enter__()
-        if changed:
-            _apply(torch_state(), new)
+        _apply(self._old, new)  # guards leave all but the inference mode and grad alone, and grad is always set
 
     def back(self) -> None:
         """Restores the state at which the switch was made."""

@@ -29,7 +29,8 @@ class Value:
 
     A `read_only` value can be read and not edited. One with `derived_from` is computed from these values, once the pass
     has reached them, and from these weights; from no value, it is known of the call itself. One that is `only_named` is
-    large beside the rest: it is served where its name is asked for, and not by `*` or a function of paths. A `rare` one
+    large beside the rest, or no tensor as they are: it is served where its name is asked for, and not by `*` or a
+    function of paths. A `rare` one
     is of some families alone.
     """
 
@@ -58,6 +59,7 @@ _ROWS = (
         layouts.SCALAR,
         "batch and sequence length of this call",
         read_only=True,
+        only_named=True,
         derived_from=(),
     ),
     Value(

@@ -32,9 +32,10 @@ def propose(model: PreTrainedModel | PretrainedConfig) -> str:
     Lines to compare with transformers' source are marked `# to check:`; what was not found is under `unavailable`.
 
     Args:
-        model: a transformers model, or a config of a causal language model.
+        model: a transformers model, also as a `StandardizedTransformer`, or a config of a causal language model.
 
     Raises:
+        InputError: it is neither.
         UnsupportedModelError: the model has no list of blocks, or its head or embedding cannot be told.
     """
     from cutaway.families.derivation.draft import propose as drafted

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
+from cutaway.errors import InputError
 from cutaway.families.derivation.derive import derive
 from cutaway.families.family import Family, Kind, setting, uncommon_settings
 from cutaway.families.stream import Times
@@ -23,7 +24,13 @@ _STEP = "    "
 
 def propose(model: PreTrainedModel | PretrainedConfig) -> str:
     """The file's text; see `cutaway.families.propose`."""
-    hf = model if isinstance(model, PreTrainedModel) else _without_weights(model)
+    hf = _without_weights(model) if isinstance(model, PretrainedConfig) else getattr(model, "hf", model)
+    if not isinstance(hf, PreTrainedModel):
+        what = model.__name__ if isinstance(model, type) else f"a {type(model).__name__}"
+        raise InputError(
+            f"a family is drafted of a transformers model, or a config; it was given {what}. Load it first: "
+            "`AutoModelForCausalLM.from_pretrained(…)`, or `AutoConfig.from_pretrained(…)` without the weights."
+        )
     return written(derive(hf), hf.config, type(hf))
 
 
