@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway import save
+from cutaway import StandardizedTransformer, save
+from cutaway.errors import CutawayError
 from tests import raw, tiny
 
 SCRIPT = """
@@ -164,3 +165,23 @@ def test_a_helper_and_a_comprehension_inside_a_trace() -> None:
         found = norms(model.layers)
     for i in range(tiny.LAYERS):
         assert found[i] == raw.value(tiny.plain(), tiny.as_inputs(tiny.IDS), "layer_output", i).norm().item()
+
+
+def test_a_model_is_not_pickled_inside_a_block_and_says_so() -> None:
+    hf = tiny.fresh()
+    model = StandardizedTransformer(hf, check=False)
+    blocks = (
+        lambda: model.trace(tiny.IDS),
+        lambda: model.generate(tiny.IDS, max_new_tokens=2),
+        lambda: model.hooks({"layers.1.layer_output": lambda value: value}),
+    )
+    for block in blocks:
+        with block() as run:
+            if hasattr(run, "at"):
+                model.layers[1].layer_output
+            for save in (pickle.dumps, lambda thing: torch.save(thing, io.BytesIO())):
+                with pytest.raises(CutawayError, match="cannot be pickled while a trace"):
+                    save(hf)
+            torch.save(hf.state_dict(), io.BytesIO())
+            assert torch.equal(copy.deepcopy(hf)(tiny.IDS).logits, tiny.logits_of(hf))
+    assert torch.equal(pickle.loads(pickle.dumps(hf))(tiny.IDS).logits, tiny.logits_of(hf))

@@ -7,13 +7,40 @@ from typing import Any
 
 from torch import nn
 
+from cutaway.errors import CutawayError
+
+
+class _OfAPass:
+    """A hook as it stands on a module: it is of a pass under way, and goes into no file.
+
+    A copy of the module has the same hook, which answers in its own pass alone.
+    """
+
+    __slots__ = ("_hook",)
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self._hook = hook
+
+    def __call__(self, *args: Any) -> Any:
+        return self._hook(*args)
+
+    def __deepcopy__(self, memo: Any) -> _OfAPass:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise CutawayError(
+            "the model cannot be pickled while a trace, a generation or hooks stand open on its modules. Do it outside the "
+            "block, or save its weights alone: `model.hf.save_pretrained(folder)`, "
+            "`torch.save(model.hf.state_dict(), file)`."
+        )
+
 
 class Hook:
     """One of torch's hooks, at a module's entrance or at its exit."""
 
     def __init__(self, module: nn.Module, hook: Callable[..., Any], *, at_entrance: bool, first: bool = False) -> None:
         self._module = module
-        self._hook = hook
+        self._hook = _OfAPass(hook)
         self._at_entrance = at_entrance
         self._first = first
         self._key: int | None = None
