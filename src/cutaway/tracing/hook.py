@@ -29,8 +29,8 @@ class _OfAPass:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise CutawayError(
-            "the model cannot be pickled while a trace, a generation or hooks stand open on its modules. Do it outside the "
-            "block, or save its weights alone: `model.hf.save_pretrained(folder)`, "
+            "the model cannot be pickled while a trace, a generation or hooks stand open on its modules. Do it outside "
+            "the block, or save its weights alone: `model.hf.save_pretrained(folder)`, "
             "`torch.save(model.hf.state_dict(), file)`."
         )
 
