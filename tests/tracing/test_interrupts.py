@@ -17,6 +17,8 @@ import pytest
 import torch
 
 from cutaway import StandardizedTransformer
+from cutaway.tracing import operations, overlays
+from cutaway.tracing.interior import AttentionInterior
 from tests import tiny
 from tests.tracing.injecting import Injection
 from tests.tracing.uses import USES, left_by
@@ -33,6 +35,25 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+LOCKS = (AttentionInterior._lock, overlays._lock, operations._lock)
+
+
+def locks_are_free() -> bool:
+    """Whether another thread can have our locks."""
+    found: list[bool] = []
+
+    def have() -> None:
+        for lock in LOCKS:
+            found.append(lock.acquire(timeout=5))
+            if found[-1]:
+                lock.release()
+
+    thread = threading.Thread(target=have)
+    thread.start()
+    thread.join()
+    return all(found)
 
 
 class Tried:
@@ -55,6 +76,7 @@ class Tried:
             gc.collect()
         after = left_by(self.hf)
         assert [key for key in {**after, **self.before} if after.get(key) != self.before.get(key)] == [], where
+        assert locks_are_free(), where
         assert torch.equal(tiny.logits_of(self.hf), self.plain), where
         again = self.model.read(tiny.IDS, "logits", "attention_scores")
         assert all(torch.equal(again[path], value) for path, value in self.read.items()), where
