@@ -13,7 +13,7 @@ import pytest
 from matplotlib.image import imread
 
 from cutaway.reference import PhiMLP
-from cutaway.subject.opening import data_folder
+from cutaway.subject.source_names import data_folder
 from lessons.build import DOCS, LESSONS, built
 from lessons.page import LessonError, Page, build
 

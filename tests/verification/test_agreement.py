@@ -15,7 +15,7 @@ import cutaway
 from cutaway import StandardizedTransformer
 from cutaway.errors import LoadError, UnsupportedModelError
 from cutaway.reference import Phi
-from cutaway.subject.opening import data_folder
+from cutaway.subject.source_names import data_folder
 from cutaway.verification import Verification, tolerance_for, verify
 from cutaway.verification.differences import difference
 from cutaway.vocabulary.layouts import PATTERN, RESIDUAL

@@ -26,7 +26,7 @@ def open_model(name: str, loading: Loading, *, dispatch: bool = True, **more: An
         import torch
 
         from cutaway.model import StandardizedTransformer
-        from cutaway.subject.opening import SHIPPED_CONFIGS
+        from cutaway.subject.source_names import SHIPPED_CONFIGS
     hub = Hub()
     if is_hub_id(name) and (dispatch or loading.revision is not None or name not in SHIPPED_CONFIGS):
         hub.ask_for(name)
@@ -67,7 +67,8 @@ def _tokenizer(loading: Loading, hub: Hub) -> Any:
     name = loading.tokenizer
     if name is None:
         return None
-    from cutaway.subject.opening import Options, open_tokenizer
+    from cutaway.subject.opening import open_tokenizer
+    from cutaway.subject.options import Options
 
     if is_hub_id(name):
         hub.ask_for(name)

@@ -124,7 +124,7 @@ def config_of(family: str, checkpoint: Checkpoint) -> PretrainedConfig:
     from transformers import AutoConfig
 
     from cutaway.families import FAMILIES
-    from cutaway.subject.opening import SHIPPED_CONFIGS, data_folder
+    from cutaway.subject.source_names import SHIPPED_CONFIGS, data_folder
 
     if checkpoint.settings is None:
         config = AutoConfig.from_pretrained(str(data_folder(SHIPPED_CONFIGS[checkpoint.hub_id])))

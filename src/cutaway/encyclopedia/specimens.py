@@ -42,7 +42,7 @@ def specimen_of(family: str) -> tuple[StandardizedTransformer, str]:
     import torch
 
     from cutaway.model import StandardizedTransformer
-    from cutaway.subject.opening import BUILT_IN
+    from cutaway.subject.source_names import BUILT_IN
 
     if family == "phi":
         return StandardizedTransformer(BUILT_IN, dtype=torch.float32), BUILT_IN

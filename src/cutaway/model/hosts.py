@@ -27,6 +27,7 @@ from cutaway.passes.derived import derive
 from cutaway.subject.module_names import host_of
 from cutaway.subject.names import refuse_derived
 from cutaway.subject.subject import Subject
+from cutaway.subject.unknown_names import unknown_on_host
 from cutaway.subject.weights import weight_path
 from cutaway.vocabulary import (
     HOSTS,
@@ -131,7 +132,7 @@ class ValueHost(ModuleHost):
                 f"`{self._path or 'the model'}` has no module `{name}`: {self._subject.family.name} has no module of "
                 f"its own for {MODULES[name].meaning.partition(',')[0]}.{instead} It has: {', '.join(there)}."
             )
-        return self._subject.unknown(self._host, self._layer, name)
+        return unknown_on_host(self._subject, self._host, self._layer, name)
 
 
 class ModelHost(ValueHost, ModelNames):

@@ -16,7 +16,8 @@ from cutaway.passes.asked import Asked, raise_again
 from cutaway.passes.source import Act, SourceHost, trace_for
 from cutaway.passes.trace import Trace
 from cutaway.subject.address import Address
-from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.binding import NATIVE_NAMES
+from cutaway.subject.subject import Subject
 from cutaway.vocabulary import MODULES
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.numbers import whole_number

@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from cutaway.errors import NoTraceError, UnknownValueError
 from cutaway.passes.trace import Trace, active_trace
+from cutaway.subject.binding import NATIVE_NAMES
 from cutaway.subject.calls import calls_in
-from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.subject import Subject
 from cutaway.tracing.source import FunctionSource, Operation
 from cutaway.vocabulary.elsewhere import near
 

@@ -7,15 +7,16 @@ with it is told with the file's name and the field's.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from transformers import PretrainedConfig
 
-from cutaway.errors import LoadError
+from cutaway.errors import CutawayError, LoadError
 from cutaway.families import FAMILIES, Family
 
 _AGAIN = "Fetch the checkpoint again."
@@ -136,6 +137,20 @@ def one_line(error: BaseException) -> str:
     if not said or isinstance(error, (KeyError, RecursionError)):
         said = f"{type(error).__name__}{f' {said}' if said else ''}"
     return said if len(said) <= 400 else f"{said[:400]}…"
+
+
+@contextlib.contextmanager
+def as_load_errors(what: str, hint: str = "", folder: Path | None = None) -> Generator[None]:
+    """Has whatever goes wrong in here come out as a `LoadError`: of the file of a folder that is damaged, if one is."""
+    try:
+        yield
+    except CutawayError:
+        raise
+    except Exception as error:
+        damaged = damaged_file(folder) if folder is not None and folder.is_dir() else ""
+        if damaged:
+            raise LoadError(f"{what.partition(' cannot ')[0]} are damaged: {damaged}") from error
+        raise LoadError(f"{what}: {one_line(error)}.{hint}") from error
 
 
 _KINDS: dict[type, str] = {list: "a list", str: "a text", int: "a number", float: "a number", bool: "a yes or no"}

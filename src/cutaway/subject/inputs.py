@@ -8,38 +8,19 @@ else. The caller's tensors are copied: an edit of `input_ids` in a trace leaves 
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from cutaway.errors import InputError, LongPromptWarning
+from cutaway.errors import InputError
+from cutaway.subject.limits import Limits, check_ids, check_length
 from cutaway.subject.state_caches import tokens_before
 
 Prompt = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | Mapping[str, Any]
-
-
-class Limits(NamedTuple):
-    """What a prompt must keep within.
-
-    Attributes:
-        vocab: how many rows the embedding has.
-        context: for how many positions the model was made; None where there is no such number.
-        ends_there: whether it cannot run beyond, since each position has a row of its own in a table; a rotary can.
-        hidden_size: how wide an embedding is.
-        dtype: of what dtype.
-    """
-
-    vocab: int
-    context: int | None
-    ends_there: bool = True
-    hidden_size: int | None = None
-    dtype: torch.dtype | None = None
 
 
 def prepare_inputs(
@@ -86,8 +67,8 @@ def prepare_inputs(
         tokens, padding = _embeddings(prompt, limits), None
     else:
         tokens, padding = _rows(prompt, tokenizer, config)
-        _check_ids(tokens, limits)
-    _check_length(past + tokens.shape[1], limits)
+        check_ids(tokens, limits)
+    check_length(past + tokens.shape[1], limits)
     masks: dict[str, Tensor] = {}
     if attention_mask is not None:
         masks["attention_mask"] = _mask(attention_mask, tokens, past).to(device)
@@ -263,38 +244,3 @@ def _mask(mask: Any, ids: Tensor, past: int) -> Tensor:
         cached = f" after {past} in the cache" if past else ""
         raise InputError(f"the mask is {mask.shape[1]} long and the ids are {ids.shape[1]}{cached}; they must agree.")
     return mask
-
-
-def _check_ids(ids: Tensor, limits: Limits) -> None:
-    if ids.is_meta:
-        return
-    vocab = limits.vocab
-    low, high = (int(bound) for bound in ids.aminmax())
-    if low < 0 or high >= vocab:
-        raise InputError(
-            f"id {low if low < 0 else high} is outside the embedding, which has {vocab} rows. "
-            "Is the tokenizer this model's own?"
-        )
-
-
-def _check_length(length: int, limits: Limits) -> None:
-    """Of a prompt and what is in the cache before it."""
-    if limits.context is None or length <= limits.context:
-        return
-    long = f"the prompt is {length} tokens long, and the model's context is {limits.context}"
-    if limits.ends_there:
-        raise InputError(f"{long}. Shorten it: there is no row for positions beyond in its table of positions.")
-    warnings.warn(
-        f"{long}. Its rotary turns positions beyond too, and the model runs; it was not trained on them.",
-        LongPromptWarning,
-        stacklevel=_above_the_package(),
-    )
-
-
-def _above_the_package() -> int:
-    """At which level of the stack the line stands that called the package, as `warnings` counts for the caller."""
-    package = __name__.partition(".")[0]
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
-        frame, level = frame.f_back, level + 1
-    return level

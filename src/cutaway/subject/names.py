@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 
 from cutaway.errors import ReadOnlyError, UnavailableValueError, UnknownValueError
 from cutaway.subject.address import Address
+from cutaway.subject.binding import NATIVE_NAMES
 from cutaway.subject.calls import calls_in
 from cutaway.subject.module_names import in_standard_names, modules_at, regex
-from cutaway.subject.subject import NATIVE_NAMES, Subject
+from cutaway.subject.subject import Subject
 from cutaway.subject.unknown_names import unknown_name
 from cutaway.vocabulary import ValuePath
 from cutaway.vocabulary.paths import (

@@ -7,53 +7,34 @@ reference cycle and its memory is freed as soon as the last name of it is gone.
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cutaway.errors import NoWeightsError, UnavailableValueError, UnknownValueError
+from cutaway.errors import NoWeightsError, UnavailableValueError
 from cutaway.families import Family, derive, family_of_model
-from cutaway.sites import MOMENTS, Moment, OperationMoment, Slot
-from cutaway.sites.slots import FirstArgument, Whole
+from cutaway.sites import Moment, OperationMoment
 from cutaway.subject.address import Address
+from cutaway.subject.binding import NATIVE_NAMES, bind
 from cutaway.subject.contributions import why_no_parts
-from cutaway.subject.inputs import Limits
+from cutaway.subject.lacking import why_not_reached
+from cutaway.subject.limits import Limits, limits_of
 from cutaway.subject.places import Places
 from cutaway.subject.read_only import read_only
+from cutaway.subject.sizes import measured_sizes
 from cutaway.subject.survey import Survey, survey
 from cutaway.subject.weights import Weights, weight_path
 from cutaway.tracing import AsWritten
 from cutaway.tracing.attach import Answers
 from cutaway.tracing.batch import BatchNote
 from cutaway.tracing.occurrences import Occurrences, paths_of, shared_paths
-from cutaway.tracing.source import innermost, source_of
 from cutaway.tracing.twin import is_sharded
-from cutaway.vocabulary import (
-    HOSTS,
-    MODULES,
-    SUBLAYERS,
-    VALUES,
-    WEIGHTS,
-    Host,
-    Value,
-    ValuePath,
-    all_paths,
-)
-from cutaway.vocabulary.elsewhere import near
-
-NATIVE_NAMES: dict[str, tuple[Moment, Whole | FirstArgument]] = {
-    "input": ("enter", FirstArgument()),
-    "inputs": ("enter", Whole()),
-    "output": ("exit", Whole()),
-}
-"""What every module has beside the vocabulary's values: its first argument, its arguments, and its output."""
+from cutaway.vocabulary import VALUES, WEIGHTS, Host, Value, ValuePath, all_paths
 
 
 class Subject:
@@ -152,17 +133,8 @@ class Subject:
     @cached_property
     def limits(self) -> Limits:
         """What the ids of a call must keep within."""
-        config = self.hf.config
-        rope: Any = getattr(config, "rope_parameters", None)
-        context = getattr(config, "max_position_embeddings", None)
-        if isinstance(context, int) and context < 1:
-            context = None  # as XLNet says that it has none
-        if isinstance(rope, Mapping) and rope.get("rope_type") == "dynamic":  # pyright: ignore[reportUnknownMemberType]
-            context = None  # it turns by the length of the prompt
-        weight = getattr(self.modules[self.module_path("model", None, "embed_tokens")], "weight", None)
-        if weight is None or not weight.is_floating_point():
-            return Limits(self.sizes["vocab_size"], context, rope is None)
-        return Limits(self.sizes["vocab_size"], context, rope is None, weight.shape[-1], weight.dtype)
+        embedding = self.modules[self.module_path("model", None, "embed_tokens")]
+        return limits_of(self.hf.config, self.sizes["vocab_size"], embedding)
 
     @property
     def input_device(self) -> torch.device:
@@ -220,17 +192,7 @@ class Subject:
         """The sizes on a layer: what the config says, and of what it leaves out, or layers differ in, the lengths of
         the axes of what passes there."""
         if layer not in self._sizes_at:
-            measured: dict[str, int] = {}
-            for name, site in self.family_at(layer).values.items():
-                value = VALUES[name]
-                if layer is None or value.host == "model" or site.slot.split or site.slot.folded:
-                    continue
-                passing = self.survey.passing.get((self.places.of_site(value.host, layer, site), site.moment))
-                shape = getattr(None if passing is None else site.slot.read(passing, self.sizes), "shape", ())
-                if len(shape) == len(value.layout.axes):
-                    for axis, length in zip(value.layout.axes, shape, strict=True):
-                        if axis not in _OF_THE_MODEL and axis not in _OF_THE_CALL:
-                            measured.setdefault(axis, length)
+            measured = measured_sizes(self.survey, self.places, self.sizes, layer)
             stated = not self.family.derived and not self.family.kinds
             self._sizes_at[layer] = {**measured, **self.sizes} if stated else {**self.sizes, **measured}
         return self._sizes_at[layer]
@@ -286,7 +248,7 @@ class Subject:
                 raise UnavailableValueError(f"`{path}` does not exist here. {reason}")
             site = self.family_at(path.layer).values[path.name]
             own, sizes = self.places.of_site(path.value.host, path.layer, site), self.sizes_at(path.layer)
-            address = self._bind(str(path), path.value, own, site.moment, site.slot, sizes)
+            address = bind(self.modules, self.survey, str(path), path.value, own, site.moment, site.slot, sizes)
             self._addresses[path] = address
         return address
 
@@ -296,25 +258,8 @@ class Subject:
             return self.why_unavailable(path.name)
         if path.value.derived:
             return self._why_not_derived(path)
-        family = self.family_at(path.layer)
-        if path.name not in family.values:
-            return family.why_lacking(path.name)
-        site = family.values[path.name]
-        reason = self.places.why_missing(path.value.host, path.layer, site)
-        if reason:
-            return reason
-        own = self.places.of_site(path.value.host, path.layer, site)
-        if self.survey.failure:
-            return f"No pass of this model could be run to see what it comes by: {self.survey.failure}."
-        if (own, site.moment) not in self.survey.order:
-            counted = self.family.native_sizes(self.hf.config).get("num_layers", self.sizes["num_layers"])
-            more = f" The config counts {counted} layers." if (path.layer or 0) >= counted else ""
-            return f"A pass of this model does not come by it: `{own or 'the model'}`, {MOMENTS[site.moment]}.{more}"
-        if own in self.survey.repeated:
-            return f"A pass of this model comes by it more than once: it calls `{own}` several times."
-        if (own, site.moment) in self.survey.twice:
-            return f"One call of `{own}` comes by it more than once: {MOMENTS[site.moment]}."
-        return ""
+        counted = self.family.native_sizes(self.hf.config).get("num_layers", self.sizes["num_layers"])
+        return why_not_reached(self.survey, self.places, path, counted)
 
     def _why_not_derived(self, path: ValuePath) -> str:
         for source in path.sources:
@@ -351,58 +296,23 @@ class Subject:
     def _is_spread(self, value: Value) -> bool:
         return self.processes > 1 and not _SPLIT_AXES.isdisjoint(value.layout.axes)
 
-    def comes_before(self, one: Address, other: Address) -> bool:
-        """Whether a pass is certainly past `one` when it waits at `other`."""
-        now = other.rank
-        if not isinstance(one.moment, OperationMoment):
-            return one.rank is not None and now is not None and one.rank < now
-        if isinstance(other.moment, OperationMoment) and one.module is other.module:
-            return operation_rank(one) < operation_rank(other)
-        left = self._rank(one.module_path, "exit")
-        return left is not None and now is not None and left <= now
-
-    def is_inside(self, module_path: str, here: Address) -> bool:
-        """Whether a pass that waits at `here` is inside a module's forward."""
-        start, now, end = (
-            self._rank(module_path, "enter"),
-            here.rank,
-            self._rank(module_path, "exit"),
-        )
-        return start is not None and now is not None and end is not None and start < now < end
-
-    def _rank(self, module_path: str, moment: Moment | OperationMoment) -> int | None:
-        key = (module_path, "enter" if isinstance(moment, OperationMoment) else moment)
-        return self.survey.order.get(key)
-
-    def _bind(
-        self,
-        path: str,
-        value: Value | None,
-        own: str,
-        moment: Moment | OperationMoment,
-        slot: Slot | Whole | FirstArgument,
-        sizes: Mapping[str, int] = MappingProxyType({}),
-    ) -> Address:
-        parts = own.split(".") if own else []
-        holders = [self.modules[".".join(parts[:i])] for i in range(len(parts))]
-        within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
-        overwritten = (own, moment) in self.survey.overwritten
-        rank = self._rank(own, moment)
-        return Address(path, value, own, self.modules[own], moment, slot, within, rank, sizes, overwritten)
+    def rank_at(self, module_path: str, moment: Moment | OperationMoment) -> int | None:
+        """When in a pass a moment of a module comes; None where the survey did not come by it."""
+        return self.survey.rank(module_path, moment)
 
     def native_address(self, module_path: str, standard_path: str, name: str) -> Address:
         """Where a module's `input`, `inputs` or `output` is."""
         key = f"{standard_path}.{name}" if standard_path else name
         if key not in self._addresses:
             moment, slot = NATIVE_NAMES[name]
-            self._addresses[key] = self._bind(key, None, module_path, moment, slot)
+            self._addresses[key] = bind(self.modules, self.survey, key, None, module_path, moment, slot)
         return self._addresses[key]
 
     def operation_address(self, module_path: str, path: str, chain: tuple[str, ...], name: str) -> Address:
         """Where the `input`, `inputs` or `output` of a call inside a module's forward is."""
         edge, slot = NATIVE_NAMES[name]
         moment = OperationMoment(chain, "enter" if edge == "enter" else "exit")
-        return self._bind(f"{path}.{name}", None, module_path, moment, slot)
+        return bind(self.modules, self.survey, f"{path}.{name}", None, module_path, moment, slot)
 
     def why_unavailable(self, name: str) -> str:
         """Why this model lacks a value of the vocabulary."""
@@ -436,54 +346,6 @@ class Subject:
         """Whether this model has a value at a path: a pass of it came by the value's site."""
         return path in self._addresses or not self.why_missing(path)
 
-    def unknown(self, host: Host, layer: int | None, name: str) -> Exception:
-        """The error for a name that a host does not have, with near names or the host that has it."""
-        where = HOSTS[host].format(layer=layer) or "the model"
-        if name in WEIGHTS and WEIGHTS[name].host != host:
-            row = WEIGHTS[name]
-            example = weight_path(row, (layer or 0) if row.host != "model" else None)
-            example = re.sub(r"\.(\d+)", r"[\1]", f"model.{example}")
-            return UnknownValueError(
-                f"`{name}` does not hang on {where}; it is a weight of the {row.host}: `{example}`."
-            )
-        if name in VALUES:
-            owner = VALUES[name].host
-            example = ValuePath(name, (layer or 0) if owner != "model" else None)
-            return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
-        here = self.modules.get(self.host_path(host, layer))
-        children = [child for child, _ in here.named_children()] if here is not None else []
-        reach = {
-            word.name: _reached(word.host, host, word.name)
-            for word in [*VALUES.values(), *MODULES.values(), *WEIGHTS.values()]
-        }
-        hint = near(name, [*children, *reach], shown=reach, layer=layer)
-        return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
-
-
-def _reached(owner: Host, host: Host, name: str) -> str:
-    """A name as it is said on a host: `mlp.mlp_output` on a layer; by its whole path where it is not below the host."""
-    if owner == host:
-        return name
-    if host == "layer" and owner in SUBLAYERS:
-        return f"{SUBLAYERS[owner]}.{name}"
-    path = HOSTS[owner].format(layer="i").replace(".i", "[i]")
-    return ".".join(filter(None, ("model", path, name)))
-
-
-def operation_rank(address: Address) -> tuple[int, ...]:
-    """The place of a call in the order in which a forward makes its calls."""
-    assert isinstance(address.moment, OperationMoment)
-    source = source_of(innermost(type(address.module).forward))
-    index = source[address.moment.chain[0]].index
-    return (index, int(address.moment.edge == "exit" and len(address.moment.chain) == 1))
-
 
 _SPLIT_AXES = {"num_heads", "num_kv_heads", "intermediate_size"}
 """The axes that tensor parallelism splits."""
-
-
-_OF_THE_MODEL = ("num_layers", "hidden_size", "vocab_size")
-"""The sizes that are one for all layers, and are not measured on each."""
-
-_OF_THE_CALL = ("batch", "seq", "query", "key")
-"""The axes whose lengths are those of a call."""

@@ -54,6 +54,11 @@ class Survey:
     trial: Trial = field(default_factory=Trial)
     failure: str = ""
 
+    def rank(self, module_path: str, moment: Moment | OperationMoment) -> int | None:
+        """When in a pass a moment of a module comes; None where the pass did not come by it."""
+        key = (module_path, "enter" if isinstance(moment, OperationMoment) else moment)
+        return self.order.get(key)
+
 
 @no_settings()
 def survey(hf: PreTrainedModel, places: Places, has_weights: bool, device: Any) -> Survey:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from cutaway.errors import UnavailableValueError, UnknownLayerError, UnknownValueError
+from cutaway.subject.binding import NATIVE_NAMES
 from cutaway.subject.calls import calls_in
 from cutaway.subject.module_names import host_of, in_standard_names, module_names, modules_at
-from cutaway.subject.subject import NATIVE_NAMES, Subject
-from cutaway.vocabulary import HOSTS, VALUES, WEIGHTS, ValuePath
+from cutaway.subject.subject import Subject
+from cutaway.subject.weights import weight_path
+from cutaway.vocabulary import HOSTS, MODULES, SUBLAYERS, VALUES, WEIGHTS, Host, ValuePath
 from cutaway.vocabulary.elsewhere import near
 from cutaway.vocabulary.paths import layers_there, near_paths, outside, spelled_out
 
@@ -92,3 +94,35 @@ def _is_a_module(subject: Subject, selector: str, picked: Mapping[str, str]) -> 
     base = selector.rstrip(".")
     more = f", or a value of it: '{base}.{values[-1].name}'" if values else ""
     return f"'{selector}' is a module. Say what of it: '{base}.output', '{base}.input' or '{base}.inputs'{more}."
+
+
+def unknown_on_host(subject: Subject, host: Host, layer: int | None, name: str) -> Exception:
+    """The error for a name that a host does not have, with near names or the host that has it."""
+    where = HOSTS[host].format(layer=layer) or "the model"
+    if name in WEIGHTS and WEIGHTS[name].host != host:
+        row = WEIGHTS[name]
+        example = weight_path(row, (layer or 0) if row.host != "model" else None)
+        example = re.sub(r"\.(\d+)", r"[\1]", f"model.{example}")
+        return UnknownValueError(f"`{name}` does not hang on {where}; it is a weight of the {row.host}: `{example}`.")
+    if name in VALUES:
+        owner = VALUES[name].host
+        example = ValuePath(name, (layer or 0) if owner != "model" else None)
+        return UnknownValueError(f"`{name}` does not hang on {where}; it is a value of the {owner}: `{example}`.")
+    here = subject.modules.get(subject.host_path(host, layer))
+    children = [child for child, _ in here.named_children()] if here is not None else []
+    reach = {
+        word.name: _reached(word.host, host, word.name)
+        for word in [*VALUES.values(), *MODULES.values(), *WEIGHTS.values()]
+    }
+    hint = near(name, [*children, *reach], shown=reach, layer=layer)
+    return UnknownValueError(f"{where} has no value or module called `{name}`.{hint}")
+
+
+def _reached(owner: Host, host: Host, name: str) -> str:
+    """A name as it is said on a host: `mlp.mlp_output` on a layer; by its whole path where it is not below the host."""
+    if owner == host:
+        return name
+    if host == "layer" and owner in SUBLAYERS:
+        return f"{SUBLAYERS[owner]}.{name}"
+    path = HOSTS[owner].format(layer="i").replace(".i", "[i]")
+    return ".".join(filter(None, ("model", path, name)))
