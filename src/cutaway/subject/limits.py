@@ -1,4 +1,5 @@
-"""What a prompt must keep within: the rows of the embedding, and the positions that the model was made for."""
+"""What a prompt must keep within: the rows of the embedding, and the positions that the model was made for; and the
+device that it is taken on."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from cutaway.errors import InputError, LongPromptWarning
 
@@ -44,6 +45,15 @@ def limits_of(config: PretrainedConfig, vocab: int, embedding: nn.Module) -> Lim
     if weight is None or not weight.is_floating_point():
         return Limits(vocab, context, rope is None)
     return Limits(vocab, context, rope is None, weight.shape[-1], weight.dtype)
+
+
+def device_of_ids(hf: PreTrainedModel, embedding: nn.Module) -> torch.device:
+    """Where a model takes its ids: the embedding's device, or the one that it runs on where it is offloaded."""
+    weight = getattr(embedding, "weight", None)
+    if weight is not None and not weight.is_meta:
+        return weight.device
+    runs_on = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
+    return hf.device if runs_on is None else torch.device(runs_on)
 
 
 def check_ids(ids: Tensor, limits: Limits) -> None:

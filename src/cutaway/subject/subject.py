@@ -23,7 +23,7 @@ from cutaway.subject.address import Address
 from cutaway.subject.binding import NATIVE_NAMES, bind
 from cutaway.subject.contributions import why_no_parts
 from cutaway.subject.lacking import why_not_reached
-from cutaway.subject.limits import Limits, limits_of
+from cutaway.subject.limits import Limits, device_of_ids, limits_of
 from cutaway.subject.places import Places
 from cutaway.subject.read_only import read_only
 from cutaway.subject.sizes import measured_sizes
@@ -130,21 +130,20 @@ class Subject:
         """Whether the layers are on several devices, so that an edit cannot know on which its value is."""
         return len({str(device) for device in (getattr(self.hf, "hf_device_map", None) or {}).values()}) > 1
 
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that ids go into."""
+        return self.modules[self.module_path("model", None, "embed_tokens")]
+
     @cached_property
     def limits(self) -> Limits:
         """What the ids of a call must keep within."""
-        embedding = self.modules[self.module_path("model", None, "embed_tokens")]
-        return limits_of(self.hf.config, self.sizes["vocab_size"], embedding)
+        return limits_of(self.hf.config, self.sizes["vocab_size"], self.embedding)
 
     @property
     def input_device(self) -> torch.device:
-        """Where the model takes its ids: the embedding's device, or the one that it runs on where it is offloaded."""
-        embedding = self.modules[self.module_path("model", None, "embed_tokens")]
-        weight = getattr(embedding, "weight", None)
-        if weight is not None and not weight.is_meta:
-            return weight.device
-        runs_on = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
-        return self.hf.device if runs_on is None else torch.device(runs_on)
+        """Where the model takes its ids."""
+        return device_of_ids(self.hf, self.embedding)
 
     @cached_property
     def places(self) -> Places:
