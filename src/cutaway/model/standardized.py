@@ -35,7 +35,7 @@ from cutaway.subject.arguments import (
 from cutaway.subject.inputs import Prompt
 from cutaway.subject.names import pick
 from cutaway.subject.opening import Source, open_model
-from cutaway.subject.options import Options
+from cutaway.subject.options import Options, refuse_unless_yes_or_no
 from cutaway.subject.spans import spans
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import WEIGHTS
@@ -104,6 +104,7 @@ class StandardizedTransformer(EditableModel, metaclass=_Front):
         trust_remote_code: bool = False,
         **extra: Any,
     ) -> None:
+        refuse_unless_yes_or_no(dispatch=dispatch, check=check)
         options = Options(dtype, attn_implementation, device, allow_pickle, trust_remote_code, extra)
         opened = open_model(source, tokenizer, dispatch, options)
         subject = Subject(opened.hf, opened.tokenizer, opened.name, opened.load_weights, opened.wrappers, family)

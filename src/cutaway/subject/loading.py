@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from cutaway.errors import LoadError
+from cutaway.errors import LoadError, did_you_mean
 from cutaway.subject.files import as_load_errors, check_beside_weights
 from cutaway.subject.options import Options, config_settings
 from cutaway.subject.source_names import BUILT_IN, data_folder
+
+
+def folder_in(place: str, options: Options) -> Path:
+    """The folder with the files, where a checkpoint is one of a folder here."""
+    return Path(place) / options.extra.get("subfolder", "")
 
 
 def gguf_file(options: Options) -> dict[str, str]:
@@ -29,10 +34,10 @@ def load_weights(name: str, place: str, config: PretrainedConfig, options: Optio
     Raises:
         LoadError: they cannot be found or read, are in a form that is refused, or do not fit the config.
     """
-    folder = Path(place)
-    _refuse_pickle(name, place, options)
-    if folder.is_dir():
-        check_beside_weights(folder / options.extra.get("subfolder", ""))
+    local, folder = Path(place).is_dir(), folder_in(place, options)
+    if local:
+        _refuse_pickle(name, folder, options)
+        check_beside_weights(folder)
     arguments = {
         **options.extra,
         **without_none(dtype=options.dtype, attn_implementation=options.attn_implementation),
@@ -46,7 +51,7 @@ def load_weights(name: str, place: str, config: PretrainedConfig, options: Optio
     if "ignore_mismatched_sizes" not in options.extra:
         arguments["ignore_mismatched_sizes"] = True  # so that they are in the report, and refused here by name
     what, hint = f"the weights of {name} cannot be loaded", ""
-    if not folder.is_dir():
+    if not local:
         what = f"the weights of {name} cannot be had from the hub"
         hint = " Without weights it can still be shown and scanned: dispatch=False."
     quiet = place == str(data_folder(BUILT_IN))
@@ -60,6 +65,7 @@ def load_weights(name: str, place: str, config: PretrainedConfig, options: Optio
         )
     hf, report = loaded
     _refuse_what_does_not_fit(name, hf, report, options)
+    _refuse_map_of_elsewhere(hf, arguments.get("device_map"))
     return on_device(hf, options)
 
 
@@ -79,15 +85,25 @@ def _refuse_what_does_not_fit(name: str, hf: Any, report: Any, options: Options)
         raise LoadError(f"the weights of {name} hold {some_of(surplus)}, which {type(hf).__name__} has no place for.")
 
 
+def _refuse_map_of_elsewhere(hf: Any, device_map: Any) -> None:
+    """Raises where a device map names what is no part of the model, and so places nothing."""
+    if not isinstance(device_map, Mapping):
+        return
+    parts = {*dict(hf.named_modules(remove_duplicate=False)), *hf.state_dict(keep_vars=True)}
+    for part in device_map:
+        if part not in parts:
+            near = did_you_mean(str(part), sorted(parts))
+            raise LoadError(f"the device map names {part!r}, and {type(hf).__name__} has no such part.{near}")
+
+
 def on_device(hf: Any, options: Options) -> PreTrainedModel:
     """The model on the device that was asked for."""
     with as_load_errors(f"the model cannot be put on {options.device}"):
         return hf.to(options.device) if options.device is not None else hf
 
 
-def _refuse_pickle(name: str, place: str, options: Options) -> None:
-    folder = Path(place)
-    if not folder.is_dir() or options.allow_pickle:
+def _refuse_pickle(name: str, folder: Path, options: Options) -> None:
+    if options.allow_pickle:
         return
     if not any(folder.glob("*.safetensors")) and "gguf_file" not in options.extra:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
@@ -104,10 +120,10 @@ def load_tokenizer(place: str, options: Options, quiet: bool = False) -> Any:
     Raises:
         LoadError: it cannot be found or read.
     """
-    folder = Path(place)
-    if folder.is_dir() and not gguf_file(options) and not any((*folder.glob("tokenizer*"), *folder.glob("vocab*"))):
+    local, folder = Path(place).is_dir(), folder_in(place, options)
+    if local and not gguf_file(options) and not any((*folder.glob("tokenizer*"), *folder.glob("vocab*"))):
         return None
-    if quiet and not folder.is_dir():
+    if quiet and not local:
         return None
     with as_load_errors(f"the files of the tokenizer of {place} cannot be read", folder=folder):
         return AutoTokenizer.from_pretrained(place, trust_remote_code=options.trust_remote_code, **options.hub)

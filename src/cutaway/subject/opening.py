@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,18 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from cutaway.errors import LoadError, UnknownModelError
 from cutaway.families import FAMILIES, Family
 from cutaway.subject.files import as_load_errors, check_config, one_line, read_native_config
-from cutaway.subject.load_options import refuse_unknown_names
-from cutaway.subject.loading import gguf_file, load_tokenizer, load_weights, on_device, quiet_hub, some_of, without_none
-from cutaway.subject.options import Options, config_settings, refuse_for_config, refuse_for_loaded
+from cutaway.subject.loading import (
+    folder_in,
+    gguf_file,
+    load_tokenizer,
+    load_weights,
+    on_device,
+    quiet_hub,
+    some_of,
+    without_none,
+)
+from cutaway.subject.option_values import refuse_unknown_parts
+from cutaway.subject.options import Options, config_settings, refuse_for_config, refuse_for_folder, refuse_for_loaded
 from cutaway.subject.source_names import SHIPPED_CONFIGS, data_folder, known_like, locate
 from cutaway.subject.wrappers import unwrapped
 
@@ -44,7 +54,6 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
         UnsupportedModelError: no family file covers its architecture.
     """
     options = options.checked()
-    refuse_unknown_names(options.attn_implementation, options.device, options.extra)
     try:
         return _open(source, tokenizer, dispatch, options)
     except ImportError as error:
@@ -77,7 +86,9 @@ def open_tokenizer(name: str, options: Options) -> Any:
 
 def _from_config(config: PretrainedConfig, tokenizer: Any, dispatch: bool, options: Options) -> Opened:
     name = config._name_or_path or f"random {type(config).__name__.removesuffix('Config')}"
-    refuse_for_config(options)
+    refuse_for_config(config, options)
+    refuse_unknown_parts(options.attn_implementation, config)
+    config = copy.deepcopy(config)  # transformers writes dtype and attention into the one that it is given
     _check_sizes_of(config, f"the config given ({type(config).__name__})")
     dtype = None if options.dtype == "auto" else options.dtype
 
@@ -128,14 +139,16 @@ def _from_checkpoint(name: str, tokenizer: Any, dispatch: bool, options: Options
 
 
 def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
-    folder = Path(place)
+    local, folder = Path(place).is_dir(), folder_in(place, options)
     gguf = gguf_file(options)
-    if gguf and folder.is_dir() and not (folder / gguf["gguf_file"]).is_file():
+    if local:
+        refuse_for_folder(options)
+    if gguf and local and not (folder / gguf["gguf_file"]).is_file():
         raise UnknownModelError(f"{name} holds no {gguf['gguf_file']}. Give the name of a GGUF file in it.")
-    if folder.is_dir() and not gguf:
+    if local and not gguf:
         path = folder / "config.json"
         if not path.is_file():
-            raise LoadError(f"{name} holds no config.json. Give the folder that holds it and the weights.")
+            raise LoadError(f"{folder} holds no config.json. Give the folder that holds it and the weights.")
         native = read_native_config(path)
         _refuse_remote_code(name, native, options)
     source = place
@@ -150,17 +163,18 @@ def _read_config(name: str, place: str, options: Options) -> PretrainedConfig:
             )
         return found
 
-    if folder.is_dir():
+    if local:
         with as_load_errors(f"{folder / gguf.get('gguf_file', 'config.json')} cannot be read"):
             config = read()
     else:
         with as_load_errors(f"{name} cannot be had from the hub", known_like(name)):
             config = read()
     settings = config_settings(config, options)
+    refuse_unknown_parts(options.attn_implementation, config)
     if settings:
         with as_load_errors(f"the config of {name} does not take {some_of(sorted(settings))}"):
             config = read(**settings)
-    _check_sizes_of(config, str(folder / "config.json") if folder.is_dir() else f"the config of {name}")
+    _check_sizes_of(config, str(folder / "config.json") if local else f"the config of {name}")
     if shipped:
         config._name_or_path = place
     return config
