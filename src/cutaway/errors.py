@@ -74,6 +74,10 @@ class LoadError(CutawayError, OSError):
     """A checkpoint cannot be read: not found, damaged, in pickle format, or in need of remote code."""
 
 
+class OptionError(LoadError, InputError):
+    """An option of loading that nobody knows, or one that has no such value, or no effect on what is opened."""
+
+
 class UnknownModelError(LoadError):
     """There is no model, folder or file of the name that was given; the message lists near names."""
 

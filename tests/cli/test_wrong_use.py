@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import inspect
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from cutaway.cli import app
-from cutaway.cli.options import Loading, Model, opens_a_model
+from cutaway.cli.options import Loading, Model, flags, opens_a_model
+from cutaway.subject.options import TABLE
 from tests.cli.running import run, wrong
 
-OPENING = ("show", "support", "check", "verify", "read", "picture", "view", "notes")
+OPENING = ("show", "support", "check", "verify", "read", "picture", "view", "notes", "families")
 LOADING = {
     "--dtype", "--attn", "--device", "--device-map", "--revision", "--gguf-file", "--tokenizer",
     "--trust-remote-code", "--allow-pickle", "--debug",
 }  # fmt: skip
-JSON = {"show", "support", "check", "verify", "read", "notes"}
+JSON = {"show", "support", "check", "verify", "read", "notes", "families"}
 
 
 def options_of(command: str) -> set[str]:
@@ -35,6 +37,12 @@ def test_every_command_that_opens_a_model_takes_every_option_of_loading() -> Non
     for command in OPENING:
         assert options_of(command) >= LOADING
         assert ("--json" in options_of(command)) == (command in JSON)
+
+
+def test_the_options_are_the_librarys_own() -> None:
+    """Those of the one table of options, by its names, so that what it refuses and says holds for both."""
+    assert {field.name for field in fields(Loading)} - {"debug"} <= {*TABLE}
+    assert {*flags().values()} == LOADING
 
 
 def test_the_options_are_stated_once() -> None:
@@ -55,7 +63,7 @@ REFUSED = {
     ("--device", "cpu", "--device-map", "cpu"): "Give one of them.",
     ("--dtype", "float12"): "'float12' is not one of 'float64', 'float32',",
     ("--dtpe", "float32"): "no such option: --dtpe. Did you mean --",
-    ("--revision", "main"): "--revision main is of a hub id",
+    ("--revision", "main"): "--revision has no effect on a folder: it is of the hub's versions. Leave it out.",
     ("--gguf-file", "x.gguf"): "holds no x.gguf",
     ("--tokenizer", "./nowhere"): "there is no folder ./nowhere",
 }
@@ -107,6 +115,11 @@ def test_what_cannot_be_opened(command: str, tiny_folder: str, tmp_path: Path, m
         ("encyclopedia build --family bert", "no family is called 'bert'"),
         ("notes phi-mini --family fi", "no family is called 'fi'"),
         ("verify phi-mini --reference ./nowhere", "is neither a folder nor a built-in name"),
+        ("verify phi-mini --random --device-map auto", "--device-map has no effect on a config, which has no files."),
+        ("verify phi-mini --random --allow-pickle", "--allow-pickle has no effect on a config, which has no files."),
+        ("families --dtype float32 --attn eager", "--dtype and --attn say how MODEL is loaded, and none was given."),
+        ("families --file", "--file prints the family of a MODEL, and none was given."),
+        ("families phi-mini --file --json", "Give one of them."),
     ],
 )
 def test_wrong_words(line: str, told: str) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cutaway.cli.options import Json, Loading, opens_a_model
+from cutaway.cli.options import Json, Loading, opens_a_model, refuse_without_model
+from cutaway.errors import InputError
 
 if TYPE_CHECKING:
+    from cutaway.cli.terminal import Table
     from cutaway.model import StandardizedTransformer
 
 
@@ -27,12 +29,14 @@ def families(
     """
     from cutaway.cli.terminal import print_json, say
 
+    if as_json and as_file:
+        raise InputError("--json prints data and --file a file of Python. Give one of them.")
     if model is None:
+        refuse_without_model(loading)
+        if as_file:
+            raise InputError("--file prints the family of a MODEL, and none was given.")
         rows = _deep()
-        if as_json:
-            print_json({"families": rows})
-            return
-        _print_deep(rows)
+        print_json({"families": rows}) if as_json else say(_table(rows).text())
         return
     from cutaway.cli.opening import open_model
 
@@ -56,14 +60,14 @@ def _deep() -> list[dict[str, Any]]:
     ]
 
 
-def _print_deep(rows: list[dict[str, Any]]) -> None:
-    from cutaway.cli.terminal import show_table
+def _table(rows: list[dict[str, Any]]) -> Table:
+    from cutaway.cli.terminal import Table
 
     header = ("family", "class", "for example")
     cells = [
         (row["family"], ", ".join(row["classes"]), row["checkpoints"][0] if row["checkpoints"] else "-") for row in rows
     ]
-    show_table(
+    return Table(
         header, cells, [f"{len(rows)} families have a file; what any other model is, is found when it is opened"]
     )
 

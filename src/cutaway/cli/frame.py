@@ -15,6 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from cutaway.cli.options import flags
 from cutaway.cli.terminal import let_go, told
 from cutaway.errors import (
     AlreadyThereError,
@@ -123,4 +124,6 @@ def on_command_line(message: str) -> str:
     """A message of the library, in the words of the command line."""
     for python, words in _IN_PYTHON.items():
         message = message.replace(python, words)
+    for option, flag in flags().items():
+        message = message.replace(f"`{option}`", flag)
     return message

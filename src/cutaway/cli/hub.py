@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cutaway.cli.terminal import waiting
-from cutaway.errors import LoadError
+from cutaway.errors import LoadError, OptionError
 
 _PATIENCE = 5.0
 """Seconds in which the hub has to answer."""
@@ -58,6 +58,8 @@ class Hub:
         """
         try:
             yield
+        except OptionError:
+            raise
         except LoadError as error:
             if not self._why_not or not is_hub_id(name):
                 raise

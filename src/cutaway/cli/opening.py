@@ -17,35 +17,18 @@ def open_model(name: str, loading: Loading, *, dispatch: bool = True, **more: An
     """Opens a model as the options say; `more` goes to `StandardizedTransformer` as it is.
 
     Raises:
-        InputError: options do not fit each other, or the model.
+        OptionError: options do not fit each other, or the model.
         LoadError: the model, or the tokenizer that `--tokenizer` names, cannot be had.
     """
-    if loading.revision is not None and not is_hub_id(name):
-        raise InputError(f"--revision {loading.revision} is of a hub id, and {name} is none.")
     with waiting("starting torch and transformers"):
-        import torch
-
         from cutaway.model import StandardizedTransformer
         from cutaway.subject.source_names import SHIPPED_CONFIGS
     hub = Hub()
     if is_hub_id(name) and (dispatch or loading.revision is not None or name not in SHIPPED_CONFIGS):
         hub.ask_for(name)
-    tokenizer = _tokenizer(loading, hub)
-    extra = {"device_map": loading.device_map, "revision": loading.revision, "gguf_file": loading.gguf_file}
+    options = {**loading.given, "tokenizer": _tokenizer(loading, hub), **hub.options, **more}
     with hub.explained(name):
-        return StandardizedTransformer(
-            name,
-            tokenizer=tokenizer,
-            dtype=getattr(torch, loading.dtype) if loading.dtype else None,
-            attn_implementation=loading.attn,
-            device=loading.device,
-            dispatch=dispatch,
-            trust_remote_code=loading.trust_remote_code,
-            allow_pickle=loading.allow_pickle,
-            **{option: value for option, value in extra.items() if value is not None},
-            **hub.options,
-            **more,
-        )
+        return StandardizedTransformer(name, dispatch=dispatch, **options)
 
 
 def need_tokenizer(model: StandardizedTransformer, name: str) -> None:

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from cutaway.errors import InputError
+
 DtypeName = Literal["float64", "float32", "bfloat16", "float16"]
 
 Model = Annotated[
@@ -33,10 +35,10 @@ def _words(metavar: str, help: str, *names: str) -> Any:
 
 @dataclass(frozen=True)
 class Loading:
-    """How a model is loaded."""
+    """How a model is loaded. A field is named as the library's option is; `cutaway.subject.options` says what for."""
 
     dtype: Annotated[DtypeName | None, _words("NAME", "float64, float32, bfloat16 or float16.")] = None
-    attn: Annotated[str | None, _words("NAME", "sdpa, eager, flex_attention, ...")] = None
+    attn_implementation: Annotated[str | None, _words("NAME", "sdpa, eager, flex_attention, ...", "--attn")] = None
     device: Annotated[str | None, _words("NAME", "cpu, cuda, cuda:1, mps, ...")] = None
     device_map: Annotated[str | None, _words("NAME", "Spread it over devices: auto, balanced, ..., or one device.")] = (
         None
@@ -51,6 +53,36 @@ class Loading:
         bool, typer.Option("--allow-pickle", help="Load weights in pickle format, which can run code.")
     ] = False
     debug: Debug = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was said, by the library's names; `debug` is of the command, and not of loading."""
+        every = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "debug"}
+        return {name: value for name, value in every.items() if value not in (None, False)}
+
+
+def flags() -> dict[str, str]:
+    """The words of the options on the command line, by the library's names."""
+    hints = get_type_hints(Loading, include_extras=True)
+    words: dict[str, str] = {}
+    for field in fields(Loading):
+        option = hints[field.name].__metadata__[0]
+        stated = [word for word in (option.default, *(option.param_decls or ())) if isinstance(word, str)]
+        words[field.name] = stated[0] if stated else f"--{field.name.replace('_', '-')}"
+    return words
+
+
+def refuse_without_model(loading: Loading) -> None:
+    """Raises where a model is to be loaded in some way, and none is loaded.
+
+    Raises:
+        InputError: naming the options.
+    """
+    words = [flags()[name] for name in loading.given]
+    if words:
+        raise InputError(
+            f"{' and '.join(words)} {'say' if words[1:] else 'says'} how MODEL is loaded, and none was given."
+        )
 
 
 def opens_a_model(command: Callable[..., None]) -> Callable[..., None]:

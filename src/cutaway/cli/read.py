@@ -42,7 +42,7 @@ def read(
     from cutaway.cli.opening import need_tokenizer, open_model
     from cutaway.cli.output import refuse_unwritable, save
     from cutaway.cli.prompts import read_prompt
-    from cutaway.cli.terminal import is_terminal, print_json, show, show_table
+    from cutaway.cli.terminal import Table, put
 
     if output is not None:
         if as_json:
@@ -59,13 +59,13 @@ def read(
     from cutaway.cli.read_table import ReadTable, rows_of, told_of_masked
 
     rows = rows_of(values)
-    if as_json:
-        print_json({"model": model, "prompt": prompt, "values": [row.to_dict() for row in rows]})
-    elif is_terminal():
-        show(ReadTable(rows))
-    else:
-        header = ("path", "layout", "shape", "dtype", "mean", "std", "min", "max")
-        show_table(header, [(row.path, *row.cells()) for row in rows], told_of_masked(rows))
+    header = ("path", "layout", "shape", "dtype", "mean", "std", "min", "max")
+    put(
+        as_json,
+        lambda: {"model": model, "prompt": prompt, "values": [row.to_dict() for row in rows]},
+        lambda: ReadTable(rows),
+        lambda: Table(header, [(row.path, *row.cells()) for row in rows], told_of_masked(rows)),
+    )
 
 
 def as_safetensors(values: dict[str, Any], metadata: dict[str, str]) -> bytes:

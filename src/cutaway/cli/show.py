@@ -18,18 +18,13 @@ def show(model: Model, loading: Loading, as_json: Json = False) -> None:
     nothing here.
     """
     from cutaway.cli.opening import open_model
-    from cutaway.cli.terminal import is_terminal, print_json, say
-    from cutaway.cli.terminal import show as show_rich
+    from cutaway.cli.terminal import put
 
     opened = open_model(model, loading, dispatch=False)
     from cutaway.inspection.printout import tree_of, unbroken_text
 
-    if as_json:
-        print_json(to_dict(tree_of(opened._subject)))
-    elif is_terminal():
-        show_rich(opened)
-    else:
-        say(unbroken_text(opened._subject))
+    subject = opened._subject
+    put(as_json, lambda: to_dict(tree_of(subject)), lambda: opened, lambda: unbroken_text(subject))
 
 
 def to_dict(tree: Tree) -> dict[str, Any]:

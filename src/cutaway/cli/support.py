@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cutaway.cli.options import Json, Loading, Model, opens_a_model
 
 if TYPE_CHECKING:
+    from cutaway.cli.terminal import Table
     from cutaway.inspection.rows import SupportRow, SupportRows
 
 
@@ -18,23 +19,18 @@ def support(model: Model, loading: Loading, as_json: Json = False) -> None:
     nothing here.
     """
     from cutaway.cli.opening import open_model
-    from cutaway.cli.terminal import is_terminal, print_json, show
+    from cutaway.cli.terminal import put
 
     found = open_model(model, loading, dispatch=False).support()
-    if as_json:
-        print_json(found.to_dict())
-    elif is_terminal():
-        show(found)
-    else:
-        _print_rows(found)
+    put(as_json, found.to_dict, lambda: found, lambda: _table(found))
 
 
-def _print_rows(found: SupportRows) -> None:
-    from cutaway.cli.terminal import show_table
+def _table(found: SupportRows) -> Table:
+    from cutaway.cli.terminal import Table
     from cutaway.inspection.printout.terminal_support import summary
 
     header = ("value", "host", "layout", "axes", "here", "layers", "where", "note")
-    show_table(header, map(_row, found), [f"{found.model}: {summary(found)}"])
+    return Table(header, map(_row, found), [f"{found.model}: {summary(found)}"])
 
 
 def _row(row: SupportRow) -> tuple[str, ...]:

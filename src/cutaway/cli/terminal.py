@@ -11,9 +11,9 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cutaway.errors import InputError, OutputError
 
@@ -82,15 +82,39 @@ def show(thing: RenderableType) -> None:
     _write(captured.get().encode(_encoding(), "replace"))
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[object]], below: Sequence[str] = ()) -> None:
-    """Prints a table for a pipe, and sentences below it.
+class Table(NamedTuple):
+    """A table for a pipe: the names of its columns, its rows, and sentences below it."""
+
+    header: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    below: Sequence[str] = ()
+
+    def text(self) -> str:
+        """As it is printed."""
+        lines = ["\t".join(" ".join(str(cell).split()) or "-" for cell in row) for row in (self.header, *self.rows)]
+        said = [" ".join(sentence.split()) for sentence in self.below if sentence]
+        return "\n".join([*lines, *(["", *said] if said else [])])
+
+
+def put(
+    as_json: bool,
+    data: Callable[[], Mapping[str, Any]],
+    shown: Callable[[], RenderableType],
+    piped: Callable[[], Table | str],
+) -> None:
+    """Prints what a command found in the form that fits: as JSON where that was asked for, to a terminal what rich can
+    show, to a pipe a table or a text.
 
     Raises:
         OutputError: standard output cannot be written.
     """
-    lines = ["\t".join(" ".join(str(cell).split()) or "-" for cell in row) for row in (header, *rows)]
-    said = [" ".join(sentence.split()) for sentence in below if sentence]
-    say("\n".join([*lines, *(["", *said] if said else [])]))
+    if as_json:
+        print_json(data())
+    elif is_terminal():
+        show(shown())
+    else:
+        content = piped()
+        say(content if isinstance(content, str) else content.text())
 
 
 def print_json(data: Mapping[str, Any]) -> None:

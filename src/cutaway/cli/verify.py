@@ -13,6 +13,7 @@ from cutaway.cli.options import Json, Loading, Model, opens_a_model
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from cutaway.cli.terminal import Table
     from cutaway.model import StandardizedTransformer
     from cutaway.verification.report import Verification
 
@@ -35,7 +36,7 @@ def verify(
     """Run a Phi beside the NumPy reference. Ends with status 1 where a value parts, and says which and why."""
     from cutaway.cli.opening import open_model
     from cutaway.cli.prompts import read_prompt
-    from cutaway.cli.terminal import is_terminal, print_json, show
+    from cutaway.cli.terminal import put
 
     text = read_prompt(prompt) if prompt is not None else None
     opened = _randomized(model, loading) if random else open_model(model, loading, check=False)
@@ -43,12 +44,7 @@ def verify(
 
     with _progress(f"verifying {model}") as progress:
         found = run(opened, text, reference=reference, progress=progress)
-    if as_json:
-        print_json(found.to_dict())
-    elif is_terminal():
-        show(found)
-    else:
-        _print_rows(found)
+    put(as_json, found.to_dict, lambda: found, lambda: _table(found))
     if not found.agrees:
         raise typer.Exit(1)
 
@@ -57,19 +53,16 @@ def _randomized(name: str, loading: Loading) -> StandardizedTransformer:
     from cutaway.cli.opening import open_model
     from cutaway.model import StandardizedTransformer
 
-    opened = open_model(name, replace(loading, device=None, device_map=None), dispatch=False, check=False)
+    of_weights = ("device", "device_map", "attn_implementation", "allow_pickle")
+    options = {option: value for option, value in loading.given.items() if option in of_weights}
+    opened = open_model(name, replace(loading, **dict.fromkeys(options)), dispatch=False, check=False)
     return StandardizedTransformer(
-        opened.config,
-        tokenizer=opened.tokenizer,
-        dtype=opened.dtype,
-        device=loading.device,
-        attn_implementation=loading.attn,
-        check=False,
+        opened.config, tokenizer=opened.tokenizer, dtype=opened.dtype, check=False, **options
     )
 
 
-def _print_rows(found: Verification) -> None:
-    from cutaway.cli.terminal import show_table
+def _table(found: Verification) -> Table:
+    from cutaway.cli.terminal import Table
     from cutaway.verification.table import sentences
 
     rows = [
@@ -83,7 +76,7 @@ def _print_rows(found: Verification) -> None:
         )
         for row in found.rows
     ]
-    show_table(("value", "layer", "absolute", "relative", "step", "verdict"), rows, sentences(found))
+    return Table(("value", "layer", "absolute", "relative", "step", "verdict"), rows, sentences(found))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from transformers import AutoModelForCausalLM, AutoTokenizer, PretrainedConfig, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from cutaway.errors import LoadError, did_you_mean
+from cutaway.errors import LoadError, OptionError, did_you_mean
 from cutaway.subject.files import as_load_errors, check_beside_weights
 from cutaway.subject.options import Options, config_settings
 from cutaway.subject.source_names import BUILT_IN, data_folder
@@ -33,6 +33,7 @@ def load_weights(name: str, place: str, config: PretrainedConfig, options: Optio
 
     Raises:
         LoadError: they cannot be found or read, are in a form that is refused, or do not fit the config.
+        OptionError: an option contradicts another, or a device map names what is not there.
     """
     local, folder = Path(place).is_dir(), folder_in(place, options)
     if local:
@@ -46,7 +47,7 @@ def load_weights(name: str, place: str, config: PretrainedConfig, options: Optio
         del arguments[setting]  # it is in the config
     if not options.allow_pickle:
         if arguments.get("use_safetensors") is False:
-            raise LoadError("use_safetensors=False asks for weights in pickle format: pass allow_pickle=True too.")
+            raise OptionError("use_safetensors=False asks for weights in pickle format: pass allow_pickle=True too.")
         arguments["use_safetensors"] = True
     if "ignore_mismatched_sizes" not in options.extra:
         arguments["ignore_mismatched_sizes"] = True  # so that they are in the report, and refused here by name
@@ -93,7 +94,7 @@ def _refuse_map_of_elsewhere(hf: Any, device_map: Any) -> None:
     for part in device_map:
         if part not in parts:
             near = did_you_mean(str(part), sorted(parts))
-            raise LoadError(f"the device map names {part!r}, and {type(hf).__name__} has no such part.{near}")
+            raise OptionError(f"the device map names {part!r}, and {type(hf).__name__} has no such part.{near}")
 
 
 def on_device(hf: Any, options: Options) -> PreTrainedModel:

@@ -49,8 +49,8 @@ def open_model(source: Source, tokenizer: Any, dispatch: bool, options: Options)
     """Opens a model; with `dispatch=False` on the meta device, its weights to come later.
 
     Raises:
-        LoadError: it cannot be found, read, or is in a form that is refused, or an option has no effect on it.
-        InputError: an option names an attention implementation or a device that nobody knows.
+        LoadError: it cannot be found, read, or is in a form that is refused.
+        OptionError: nobody knows an option, or its value, or it has no effect on what is opened.
         UnsupportedModelError: no family file covers its architecture.
     """
     options = options.checked()

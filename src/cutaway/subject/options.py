@@ -15,7 +15,7 @@ import torch
 from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from cutaway.errors import InputError, LoadError, did_you_mean
+from cutaway.errors import OptionError, did_you_mean
 from cutaway.subject.option_values import (
     DEVICE_MAPS,
     dtype_of,
@@ -129,30 +129,29 @@ class Options:
         """The same, an older name of the dtype under ours, and without those that are None, as if they were not given.
 
         Raises:
-            LoadError: a dtype that torch does not know, or options that say one thing twice.
-            InputError: a value of no kind, or no name, that is known.
+            OptionError: a value is of no kind, or no name, that is known, or two options say one thing.
         """
         extra = {name: value for name, value in self.extra.items() if value is not None or name not in TABLE}
         dtype = self.dtype
         if "torch_dtype" in extra:
             if dtype is not None:
-                raise LoadError("`torch_dtype` is the former name of `dtype`. Give one of them.")
+                raise OptionError("`torch_dtype` is the former name of `dtype`. Give one of them.")
             dtype = extra.pop("torch_dtype")
         refuse_unless_yes_or_no(allow_pickle=self.allow_pickle, trust_remote_code=self.trust_remote_code)
         for name, value in extra.items():
             row = TABLE.get(name)
             if row is not None and row.kinds and not isinstance(value, row.kinds):
-                raise InputError(f"`{name}` is {row.told}; it was given {_shown(value)}.")
+                raise OptionError(f"`{name}` is {row.told}; it was given {_shown(value)}.")
         refuse_unknown_attention(self.attn_implementation)
         if self.device is not None:
             refuse_unknown_device(self.device, "device", ())
         refuse_unknown_map(extra.get("device_map"))
         if self.device is not None and "device_map" in extra:
-            raise InputError(
+            raise OptionError(
                 "a device and a device map were given, and both say where the model goes. Give one of them."
             )
         if isinstance(extra.get("tp_plan"), str) and extra["tp_plan"] != "auto":
-            raise InputError(f"no tensor parallel plan is called '{extra['tp_plan']}'. It is 'auto', or a mapping.")
+            raise OptionError(f"no tensor parallel plan is called '{extra['tp_plan']}'. It is 'auto', or a mapping.")
         refuse_unknown_settings(extra.get("quantization_config"))
         return replace(self, dtype=dtype_of(dtype), extra=extra)
 
@@ -168,17 +167,17 @@ _OURS = tuple(name for name, row in TABLE.items() if row.goes == "here")
 
 
 def refuse_unless_yes_or_no(**flags: Any) -> None:
-    """Raises an `InputError` for a flag that is neither True nor False: any text would count as True."""
+    """Raises an `OptionError` for a flag that is neither True nor False: any text would count as True."""
     for name, value in flags.items():
         if isinstance(value, str) or (value is not None and value not in (True, False)):
-            raise InputError(f"`{name}` is True or False; it was given {_shown(value)}.")
+            raise OptionError(f"`{name}` is True or False; it was given {_shown(value)}.")
 
 
 def refuse_for_loaded(hf: PreTrainedModel, dispatch: bool, options: Options) -> None:
     """Raises where an option says anything else of a loaded model than what it is.
 
     Raises:
-        LoadError: naming the option, and what to do instead.
+        OptionError: naming the option, and what to do instead.
     """
     instead = "Give it to transformers' `from_pretrained`."
     _refuse_extra(options.extra, hf.config, "a model that is loaded already", instead)
@@ -205,42 +204,42 @@ def refuse_for_config(config: PretrainedConfig, options: Options) -> None:
     """Raises where an option is given with a config that says something of files.
 
     Raises:
-        LoadError: naming the option, and what to do instead.
+        OptionError: naming the option, and what to do instead.
     """
     _refuse_extra(options.extra, config, "a config, which has no files", "Set what is meant on the config.")
     if options.allow_pickle:
-        raise LoadError("`allow_pickle` has no effect on a config, which has no files. Leave it out.")
+        raise OptionError("`allow_pickle` has no effect on a config, which has no files. Leave it out.")
 
 
 def refuse_for_folder(options: Options) -> None:
     """Raises where an option is given with a folder that says which of the hub's versions is meant.
 
     Raises:
-        LoadError: naming the option.
+        OptionError: naming the option.
     """
     for name in options.extra:
         if name in TABLE and TABLE[name].goes == "hub":
-            raise LoadError(f"`{name}` has no effect on a folder: it is of the hub's versions. Leave it out.")
+            raise OptionError(f"`{name}` has no effect on a folder: it is of the hub's versions. Leave it out.")
 
 
 def config_settings(config: PretrainedConfig, options: Options) -> dict[str, Any]:
     """Those of the further options that are settings of a checkpoint's config.
 
     Raises:
-        LoadError: an option that nobody uses; near names are listed.
+        OptionError: an option that nobody uses; near names are listed.
     """
     settings = config.to_dict()
     found: dict[str, Any] = {}
     for name, value in options.extra.items():
         if name in _REFUSED:
-            raise LoadError(f"`{name}` cannot be given here: {TABLE[name].told}.")
+            raise OptionError(f"`{name}` cannot be given here: {TABLE[name].told}.")
         if name in TABLE:
             if TABLE[name].goes == "map" and "device_map" not in options.extra:
                 some = " or ".join(map(repr, DEVICE_MAPS[:2]))
-                raise LoadError(f"`{name}` has an effect beside a device map alone: say device_map={some} too.")
+                raise OptionError(f"`{name}` has an effect beside a device map alone: say device_map={some} too.")
             continue
         if name not in settings or name.startswith("_"):
-            raise LoadError(f"nobody knows an option `{name}`.{_near(name, settings)}")
+            raise OptionError(f"nobody knows an option `{name}`.{_near(name, settings)}")
         found[name] = value
     return found
 
@@ -249,7 +248,7 @@ def _refuse_extra(extra: Mapping[str, Any], config: PretrainedConfig, what: str,
     settings = config.to_dict()
     for name in extra:
         near = "" if name in TABLE or name in settings else _near(name, ())
-        raise LoadError(f"`{name}` has no effect on {what}.{near or f' {instead}'}")
+        raise OptionError(f"`{name}` has no effect on {what}.{near or f' {instead}'}")
 
 
 def _near(name: str, settings: Iterable[str]) -> str:
@@ -267,7 +266,7 @@ def _near(name: str, settings: Iterable[str]) -> str:
 
 def _refuse(option: str, what: str, instead: str = "") -> None:
     instead = f", or {instead}" if instead else ""
-    raise LoadError(f"{option} has no effect on a model that is loaded already: {what}. Leave it out{instead}.")
+    raise OptionError(f"{option} has no effect on a model that is loaded already: {what}. Leave it out{instead}.")
 
 
 def _same_device(asked: torch.device, own: torch.device) -> bool:
