@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig, PretrainedConfig, PreTrainedModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
 from cutaway import StandardizedTransformer
 
@@ -41,6 +49,18 @@ def neox(**changes: Any) -> GPTNeoXConfig:
     return GPTNeoXConfig(**{**_USUAL, **changes})
 
 
+def usual(model_type: str, **changes: Any) -> PretrainedConfig:
+    """A config of the class of this `model_type`, in Llama's words."""
+    return CONFIG_MAPPING[model_type](**{**_USUAL, **changes})
+
+
+def grouped(model_type: str, **changes: Any) -> PretrainedConfig:
+    """The same with two query heads to a key head."""
+    return usual(model_type, num_key_value_heads=2, **changes)
+
+
+_WINDOW = {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
+
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "llama": llama,
     "llama-biases": lambda: llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
@@ -51,8 +71,21 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "neox": neox,
     "neox-sequential": lambda: neox(use_parallel_residual=False),
     "neox-no-bias": lambda: neox(attention_bias=False, tie_word_embeddings=True),
+    "qwen2": lambda: grouped("qwen2"),
+    "qwen2-window": lambda: grouped("qwen2", use_sliding_window=True, tie_word_embeddings=True, **_WINDOW),
+    "qwen3": lambda: grouped("qwen3", head_dim=16),
+    "qwen3-window": lambda: usual(
+        "qwen3", num_key_value_heads=4, head_dim=4, attention_bias=True, use_sliding_window=True, **_WINDOW
+    ),
+    "mistral": lambda: grouped("mistral", sliding_window=None),
+    "mistral-window": lambda: grouped("mistral", sliding_window=3, head_dim=16),
 }
-"""Every case that the conformance tests run. A new family is a line here, and one in `RAW`."""
+"""Every case that the conformance tests run, by the name of its row in `native.NATIVE` and what is other in it."""
+
+APART: dict[str, Callable[[], PretrainedConfig]] = {
+    "phi": lambda: usual("phi", partial_rotary_factor=0.5, qk_layernorm=True),
+}
+"""Cases of families whose blocks the conformance tests do not describe: they have tests of their own."""
 
 
 def build(config: PretrainedConfig, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PreTrainedModel:

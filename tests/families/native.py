@@ -37,17 +37,32 @@ class Native(NamedTuple):
     down: str
     sums: Callable[[Tensor, Tensor, Tensor], Tensor]
     sequential: bool = True
+    gate: str = ""
+    """What the activation is multiplied by, a module of the MLP."""
+    post_attention: str = ""
+    """The norm between the attention and the stream, where there is one; it gives `attention_output`."""
+    post_mlp: str = ""
+    """The same of the MLP."""
+    lacks: frozenset[str] = frozenset()
+    """Usual values that this family does not have, or that have tests of their own."""
+    adds: frozenset[str] = frozenset()
+    """Values that it has and others do not."""
 
 
+_UNROTATED = frozenset({"queries_before_rotary", "keys_before_rotary"})
 _NEOX = ("gpt_neox.embed_in", "gpt_neox.layers", "gpt_neox.final_layer_norm", "attention", "input_layernorm")
 _NEOX += ("post_attention_layernorm", "dense", "act", "dense_4h_to_h")
 
+_LLAMA = Native(
+    *("model.embed_tokens", "model.layers", "model.norm", "self_attn", "input_layernorm"),
+    *("post_attention_layernorm", "o_proj", "act_fn", "down_proj"),
+    sums=lambda x, attention, mlp: (x + attention) + mlp,
+    gate="up_proj",
+    adds=_UNROTATED,
+)
+
 NATIVE: dict[str, Native] = {
-    "llama": Native(
-        *("model.embed_tokens", "model.layers", "model.norm", "self_attn", "input_layernorm"),
-        *("post_attention_layernorm", "o_proj", "act_fn", "down_proj"),
-        sums=lambda x, attention, mlp: (x + attention) + mlp,
-    ),
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral"), _LLAMA),
     "gpt2": Native(
         *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
         sums=lambda x, attention, mlp: (attention + x) + mlp,
@@ -74,6 +89,8 @@ class Parts:
         self.attention = self.block.get_submodule(names.attention)
         self.norm_1, self.norm_2 = (self.block.get_submodule(name) for name in (names.norm_1, names.norm_2))
         self.mlp = self.block.get_submodule("mlp")
+        self.after_attention = self.block.get_submodule(names.post_attention) if names.post_attention else None
+        self.after_mlp = self.block.get_submodule(names.post_mlp) if names.post_mlp else None
         self.o_proj = self.attention.get_submodule(names.o_proj)
         self.activation = self.mlp.get_submodule(names.activation)
         self.down = self.mlp.get_submodule(names.down)
@@ -86,10 +103,10 @@ def hooked(hf: PreTrainedModel, kind: str, name: str, layer: int, edit: Edit) ->
     outputs = {
         "token_embeddings": parts.embed,
         "attention_norm_output": parts.norm_1,
-        "attention_output": parts.attention,
+        "attention_output": parts.after_attention or parts.attention,
         "mlp_norm_output": parts.norm_2,
         "mlp_activation": parts.activation,
-        "mlp_output": parts.mlp,
+        "mlp_output": parts.after_mlp or parts.mlp,
         "layer_output": parts.block,
         "final_norm_output": parts.norm,
         "lm_head_output": parts.head,
@@ -160,7 +177,10 @@ def inside_attention(hf: PreTrainedModel, name: str, layer: int, edit: Edit) -> 
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = repeat_kv(key, groups), repeat_kv(value, groups)
-        scores = at("scores", torch.matmul(query, key.transpose(2, 3)) * scaling + _additive(mask, query))
+        products = torch.matmul(query, key.transpose(2, 3)) * scaling
+        if kwargs.get("softcap") is not None:
+            products = torch.tanh(products / kwargs["softcap"]) * kwargs["softcap"]
+        scores = at("scores", products + _additive(mask, query))
         pattern = at("probabilities", scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype))
         return at("head_outputs", torch.matmul(pattern, value).transpose(1, 2).contiguous()), None
 

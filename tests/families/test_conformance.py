@@ -29,7 +29,8 @@ INPUTS = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}
 
 
 def has(kind: str, name: str) -> bool:
-    return name != "layer_mid" or native.native(kind).sequential
+    row = native.native(kind)
+    return name not in row.lacks and (name != "layer_mid" or row.sequential)
 
 
 def exact(name: str, attention: str) -> bool:
@@ -121,12 +122,17 @@ def test_each_name_means_what_the_vocabulary_says(kind: str) -> None:
             entering_mlp = v["layer_mid"] if native.native(kind).sequential else v["layer_input"]
             assert torch.equal(v["mlp_norm_output"], parts.norm_2(entering_mlp))
             assert torch.equal(v["mlp_input"], v["mlp_norm_output"])
-            assert torch.equal(v["mlp_output"], parts.mlp(v["mlp_input"]))
-            assert torch.equal(v["mlp_output"], parts.down(v["mlp_neurons"]))
-            gate = parts.mlp.up_proj(v["mlp_input"]) if kind.startswith("llama") else 1
-            assert torch.equal(v["mlp_neurons"], v["mlp_activation"] * gate)
+            after_mlp, after_attention = (
+                part or torch.nn.Identity() for part in (parts.after_mlp, parts.after_attention)
+            )
+            assert torch.equal(v["mlp_output"], after_mlp(parts.mlp(v["mlp_input"])))
+            if has(kind, "mlp_neurons"):
+                assert torch.equal(v["mlp_output"], after_mlp(parts.down(v["mlp_neurons"])))
+                name = native.native(kind).gate
+                gate = parts.mlp.get_submodule(name)(v["mlp_input"]) if name else 1
+                assert torch.equal(v["mlp_neurons"], v["mlp_activation"] * gate)
             assert torch.equal(v["attention_premix"], v["attention_head_outputs"])
-            assert torch.equal(v["attention_output"], parts.o_proj(v["attention_premix"].flatten(-2)))
+            assert torch.equal(v["attention_output"], after_attention(parts.o_proj(v["attention_premix"].flatten(-2))))
             _attention_follows_from_its_arguments(v, parts.attention)
     assert torch.equal(values["final_norm_output"], parts.norm(values["layers.2.layer_output"]))
     assert torch.equal(values["lm_head_output"], parts.head(values["final_norm_output"]))
@@ -139,13 +145,22 @@ def _attention_follows_from_its_arguments(v: dict[str, Tensor], attention: Any) 
     queries, keys, heads = (v[f"attention_{name}"].double() for name in ("queries", "keys", "values"))
     groups = queries.shape[1] // keys.shape[1]
     keys, heads = keys.repeat_interleave(groups, dim=1), heads.repeat_interleave(groups, dim=1)
-    causal = torch.ones(6, 6, dtype=torch.bool).tril()
-    scores = (queries @ keys.transpose(-1, -2) * attention.scaling).masked_fill(~causal, float("-inf"))
-    torch.testing.assert_close(v["attention_scores"][..., causal].double(), scores[..., causal], rtol=1e-5, atol=1e-5)
+    seen = _seen(attention)
+    scores = queries @ keys.transpose(-1, -2) * attention.scaling
+    cap = getattr(attention, "attn_logit_softcapping", None)
+    scores = (scores if cap is None else cap * (scores / cap).tanh()).masked_fill(~seen, float("-inf"))
+    torch.testing.assert_close(v["attention_scores"][..., seen].double(), scores[..., seen], rtol=1e-5, atol=1e-5)
     pattern = scores.softmax(dim=-1)
     torch.testing.assert_close(v["attention_probabilities"].double(), pattern, rtol=1e-5, atol=1e-6)
     mixed = (pattern @ heads).transpose(1, 2)
     torch.testing.assert_close(v["attention_head_outputs"].double(), mixed, rtol=1e-5, atol=1e-5)
+
+
+def _seen(attention: Any) -> Tensor:
+    """Which of six keys each query sees, by the causal order and the layer's window."""
+    order = torch.ones(6, 6, dtype=torch.bool).tril()
+    window = getattr(attention, "sliding_window", getattr(attention.config, "sliding_window", None))
+    return order if window is None else order.triu(1 - window)
 
 
 @KINDS
@@ -186,8 +201,9 @@ def test_without_weights_its_shapes_are_checked(kind: str) -> None:
 def test_support_names_a_place_or_a_reason_for_every_value(kind: str) -> None:
     rows = {row.value: row for row in wrapped(kind).support()}
     assert set(rows) == set(VALUES)
-    assert not [name for name, row in rows.items() if row.available and name not in COMMON]
-    assert all(row.where.endswith(".") for name, row in rows.items() if name not in COMMON)
+    rare = {name for name in rows if name not in COMMON}
+    assert {name for name in rare if rows[name].available} == native.native(kind).adds
+    assert all(rows[name].where.endswith(".") for name in rare - native.native(kind).adds)
     for name, row in rows.items():
         if name not in COMMON:
             continue
@@ -209,6 +225,9 @@ _PRINTED = {
         *("(embed_tokens): Embedding", "(0-2): 3 x LlamaDecoderLayer", "(self_attn): LlamaAttention", "(q_proj)"),
         *("(post_attention_layernorm): LlamaRMSNorm", "(gate_proj)", "(up_proj)", "(act_fn)", "(norm): LlamaRMSNorm"),
     ),
+    "qwen2": ("(self_attn): Qwen2Attention", "(post_attention_layernorm): Qwen2RMSNorm", "(down_proj)"),
+    "qwen3": ("(self_attn): Qwen3Attention", "(q_norm): Qwen3RMSNorm", "(k_norm): Qwen3RMSNorm", "(act_fn)"),
+    "mistral": ("(self_attn): MistralAttention", "(input_layernorm): MistralRMSNorm", "(o_proj)", "(up_proj)"),
     "gpt2": (
         *("(embed_tokens/wte)", "(layers/h)", "GPT2Block", "(input_layernorm/ln_1)", "(norm/ln_f)"),
         *("(self_attn/attn)", "(post_attention_layernorm/ln_2)", "(o_proj/c_proj)", "(act_fn/act)"),
@@ -233,8 +252,7 @@ def test_a_padded_rows_values_are_the_single_prompts(kind: str) -> None:
             name = path.rpartition(".")[2]
             if name == "input_size":
                 continue
-            rotary = kind.partition("-")[0] != "gpt2"
-            found = (placed if rotary and name in ROTATED else batched)[path][row]
+            found = (placed if name in ROTATED else batched)[path][row]
             found, alone = _real(name, found, len(prompt)), _real(name, alone[0], len(prompt))
             atol = 1e-5 * max(1.0, float(alone.abs().masked_fill(alone < -1e29, 0).max()))
             torch.testing.assert_close(found, alone, rtol=1e-5, atol=atol, msg=lambda m, path=path: f"{path}: {m}")
@@ -242,7 +260,7 @@ def test_a_padded_rows_values_are_the_single_prompts(kind: str) -> None:
 
 def _real(name: str, value: Tensor, length: int) -> Tensor:
     """The part of one row's value that belongs to its last `length` tokens."""
-    axes = COMMON[name].layout.axes[1:]
+    axes = VALUES[name].layout.axes[1:]
     for axis, word in enumerate(axes):
         if word in ("seq", "query", "key"):
             value = value.narrow(axis, value.shape[axis] - length, length)

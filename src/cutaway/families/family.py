@@ -24,14 +24,17 @@ class Variant:
     Attributes:
         setting: the config key that decides.
         is_: the value of it under which the variant holds.
-        stream: the terms of `layer_output`, as in `Family`.
-        values: sites in addition to the family's, or in the place of its own.
+        modules, values: in addition to the family's, or in the place of its own.
+        unavailable: values that the variant does not have, and why.
+        stream: the sum in the place of the family's; None for the same.
     """
 
     setting: str
     is_: object
-    stream: Sum
-    values: Mapping[str, Site]
+    modules: Mapping[Host, Mapping[str, str]] = field(default_factory=dict[Host, Mapping[str, str]])
+    values: Mapping[str, Site] = field(default_factory=dict[str, Site])
+    unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
+    stream: Sum | None = None
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,12 @@ class Family:
         for variant in self.variants:
             if getattr(config, variant.setting) == variant.is_:
                 values = {**family.values, **variant.values}
-                lacks = {name: why for name, why in family.unavailable.items() if name not in values}
-                family = replace(family, values=values, unavailable=lacks, stream=variant.stream)
+                values = {name: site for name, site in values.items() if name not in variant.unavailable}
+                lacks = {**family.unavailable, **variant.unavailable}
+                lacks = {name: why for name, why in lacks.items() if name not in values}
+                modules = _with_modules(family.modules, variant.modules)
+                stream = family.stream if variant.stream is None else variant.stream
+                family = replace(family, modules=modules, values=values, unavailable=lacks, stream=stream)
         kinds = tuple(replace(kind, stream=with_numbers(kind.stream, config)) for kind in family.kinds)
         return replace(family, stream=with_numbers(family.stream, config), kinds=kinds)
 
@@ -169,12 +176,9 @@ class Family:
         family = self
         for kind in kinds:
             gone = _gone(kind) | dict(kind.unavailable)
-            modules: dict[Host, Mapping[str, str]] = {
-                host: {**family.modules.get(host, {}), **kind.modules.get(host, {})}
-                for host in dict.fromkeys((*family.modules, *kind.modules))
-                if host not in kind.lacks
-            }
+            modules = _with_modules(family.modules, kind.modules)
             for host in kind.lacks:
+                modules.pop(host, None)
                 modules["layer"] = {name: own for name, own in modules["layer"].items() if name != SUBLAYERS[host]}
             values = {name: site for name, site in family.values.items() if name not in gone} | dict(kind.values)
             family = replace(
@@ -240,6 +244,13 @@ def setting(config: Any, key: str) -> Any:
         return getattr(config, key, None)
     except Exception:  # of transformers' own, which is no `AttributeError`
         return None
+
+
+def _with_modules(
+    modules: Mapping[Host, Mapping[str, str]], more: Mapping[Host, Mapping[str, str]]
+) -> dict[Host, Mapping[str, str]]:
+    hosts = dict.fromkeys((*modules, *more))
+    return {host: {**modules.get(host, {}), **more.get(host, {})} for host in hosts}
 
 
 def _gone(kind: Kind) -> dict[str, str]:

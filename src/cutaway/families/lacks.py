@@ -5,13 +5,12 @@ from __future__ import annotations
 _NO_EXPERTS = "The MLP has no experts: every token goes through all of it."
 _NO_MIXER = "The layer has no token mixer beside attention, neither a recurrence nor a convolution over positions."
 _NO_LATENT = "Keys and values are projected from the stream itself, and not expanded from a latent."
+_NO_PLACE = "{} before the rotary pass at no place of their own: no module returns them alone, or there is no rotary."
 
 _LACKS = {
     "latent_kv": _NO_LATENT,
-    "queries_before_rotary": "Queries before the rotary pass at no place of their own: they are a view of `q_proj`'s "
-    "output, or there is no rotary.",
-    "keys_before_rotary": "Keys before the rotary pass at no place of their own: they are a view of `k_proj`'s output, "
-    "or there is no rotary.",
+    "queries_before_rotary": _NO_PLACE.format("Queries"),
+    "keys_before_rotary": _NO_PLACE.format("Keys"),
     "attention_sinks": "The softmax is over keys alone: heads have no sink.",
     "attention_gate": "The heads' outputs go to the output projection ungated.",
     "mixer_norm_output": _NO_MIXER,

@@ -5,8 +5,7 @@ Every type of `rope_parameters` changes cosines and sines alone, so queries and 
 """
 
 from cutaway.families.family import Family
-from cutaway.families.usual import USUAL_SITES
-from cutaway.sites import input_of, stream_at
+from cutaway.families.usual import USUAL_MODULES, USUAL_SEQUENCE, USUAL_SETTINGS, USUAL_SIZES
 
 LLAMA = Family(
     name="llama",
@@ -23,51 +22,10 @@ LLAMA = Family(
         "HuggingFaceTB/SmolLM2-360M",
         "HuggingFaceTB/SmolLM2-1.7B",
     ),
-    modules={
-        "model": {
-            "embed_tokens": "model.embed_tokens",
-            "layers": "model.layers",
-            "norm": "model.norm",
-            "lm_head": "lm_head",
-        },
-        "layer": {
-            "input_layernorm": "input_layernorm",
-            "self_attn": "self_attn",
-            "post_attention_layernorm": "post_attention_layernorm",
-            "mlp": "mlp",
-        },
-        "attention": {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "o_proj"},
-        "mlp": {"gate_proj": "gate_proj", "up_proj": "up_proj", "act_fn": "act_fn", "down_proj": "down_proj"},
-    },
-    sizes={
-        "num_layers": "num_hidden_layers",
-        "hidden_size": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_kv_heads": "num_key_value_heads",
-        "head_dim": "head_dim",
-        "vocab_size": "vocab_size",
-        "intermediate_size": "intermediate_size",
-    },
-    values={
-        **USUAL_SITES,
-        "layer_mid": stream_at("post_attention_layernorm"),
-        "mlp_input": input_of("mlp", argument="x"),
-    },
+    modules=USUAL_MODULES,
+    sizes=USUAL_SIZES,
+    values=USUAL_SEQUENCE,
     unavailable={},
     stream=("layer_input", "attention_output", "mlp_output"),
-    settings=frozenset(
-        {
-            "attention_bias",
-            "attention_dropout",
-            "hidden_act",
-            "initializer_range",
-            "is_llama_config",
-            "max_position_embeddings",
-            "mlp_bias",
-            "pretraining_tp",
-            "rms_norm_eps",
-            "rope_parameters",
-            "tie_word_embeddings",
-        }
-    ),
+    settings=USUAL_SETTINGS | {"attention_bias", "is_llama_config", "mlp_bias", "pretraining_tp"},
 )

@@ -4,9 +4,9 @@ Attention and MLP read the same normed stream, so no stream passes between them,
 last. transformers: `models/phi/modeling_phi.py`.
 """
 
-from cutaway.families.family import Family
+from cutaway.families.family import Family, Variant
 from cutaway.families.stored import USUAL_WEIGHTS, stored_in
-from cutaway.families.usual import USUAL_SITES
+from cutaway.families.usual import UNROTATED, USUAL_SITES
 from cutaway.sites import output_of
 
 PHI = Family(
@@ -34,6 +34,7 @@ PHI = Family(
     },
     values={
         **USUAL_SITES,
+        **UNROTATED,
         "mlp_norm_output": output_of("input_layernorm"),
     },
     unavailable={
@@ -42,6 +43,14 @@ PHI = Family(
     },
     weights={**USUAL_WEIGHTS, "W_in": stored_in("fc1")},
     stream=("attention_output", "mlp_output", "layer_input"),
+    variants=(
+        Variant(
+            "qk_layernorm",
+            is_=True,
+            modules={"attention": {"q_norm": "q_layernorm", "k_norm": "k_layernorm"}},
+            values={"queries_before_rotary": output_of("q_norm"), "keys_before_rotary": output_of("k_norm")},
+        ),
+    ),
     settings=frozenset(
         {
             "resid_pdrop",

@@ -12,14 +12,28 @@ from cutaway.families.family import Family
 from cutaway.families.gpt2 import GPT2
 from cutaway.families.gpt_neox import GPT_NEOX
 from cutaway.families.llama import LLAMA
+from cutaway.families.mistral import MISTRAL
 from cutaway.families.phi import PHI
+from cutaway.families.qwen2 import QWEN2
+from cutaway.families.qwen3 import QWEN3
 from cutaway.vocabulary import VALUES, Value
 from cutaway.vocabulary.values import as_rare
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (PHI, LLAMA, GPT2, GPT_NEOX)}
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        PHI,
+        LLAMA,
+        GPT2,
+        GPT_NEOX,
+        QWEN2,
+        QWEN3,
+        MISTRAL,
+    )
+}
 """All families by name."""
 
 BUILT_IN = frozenset(FAMILIES)

@@ -1,12 +1,65 @@
-"""The sites that are the same in every family whose modules are named and which calls attention through transformers.
+"""What most families have in common: the names of modules, the config's keys, and the sites.
 
-They are written in the standard names of modules, so a family's own names do not show in them. A family file takes
-them over and states what differs.
+Sites are written in the standard names of modules, so a family's own names do not show in them. A family file takes
+over what holds and states what differs.
 """
 
 from collections.abc import Mapping
 
-from cutaway.sites import Site, attention_argument, attention_result, input_of, output_of, pattern, softmax_input
+from cutaway.sites import (
+    Site,
+    attention_argument,
+    attention_result,
+    input_of,
+    output_of,
+    pattern,
+    softmax_input,
+    stream_at,
+)
+from cutaway.vocabulary import Host
+
+USUAL_MODULES: Mapping[Host, Mapping[str, str]] = {
+    "model": {
+        "embed_tokens": "model.embed_tokens",
+        "layers": "model.layers",
+        "norm": "model.norm",
+        "lm_head": "lm_head",
+    },
+    "layer": {
+        "input_layernorm": "input_layernorm",
+        "self_attn": "self_attn",
+        "post_attention_layernorm": "post_attention_layernorm",
+        "mlp": "mlp",
+    },
+    "attention": {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "o_proj": "o_proj"},
+    "mlp": {"gate_proj": "gate_proj", "up_proj": "up_proj", "act_fn": "act_fn", "down_proj": "down_proj"},
+}
+"""Llama's names, which are the standard ones, and those of all that is built after it."""
+
+USUAL_SIZES: Mapping[str, str] = {
+    "num_layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "vocab_size": "vocab_size",
+    "intermediate_size": "intermediate_size",
+}
+"""The config's keys; a key that a config lacks follows from the others."""
+
+USUAL_SETTINGS = frozenset(
+    {
+        "attention_dropout",
+        "hidden_act",
+        "initializer_range",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "rope_parameters",
+        "tie_word_embeddings",
+    }
+)
+"""Settings under which every value is what it is without: dropout acts in training alone and after the pattern is
+shown; every type of rotary changes cosines and sines; a tied head is the same module's product."""
 
 USUAL_SITES: Mapping[str, Site] = {
     "input_ids": input_of(argument="input_ids"),
@@ -33,3 +86,17 @@ USUAL_SITES: Mapping[str, Site] = {
     "logits": output_of(key="logits"),
 }
 """All values but `layer_mid` and the derived ones."""
+
+UNROTATED: Mapping[str, Site] = {
+    "queries_before_rotary": output_of("q_proj", split=("num_heads", "qk_head_dim"), swapped=True),
+    "keys_before_rotary": output_of("k_proj", split=("num_kv_heads", "qk_head_dim"), swapped=True),
+}
+"""Queries and keys where the rotary is given what the projections return, head beside head."""
+
+USUAL_SEQUENCE: Mapping[str, Site] = {
+    **USUAL_SITES,
+    **UNROTATED,
+    "layer_mid": stream_at("post_attention_layernorm"),
+    "mlp_input": input_of("mlp", argument="x"),
+}
+"""The sites of a block with a rotary in which the MLP reads what the attention added, and calls its input `x`."""

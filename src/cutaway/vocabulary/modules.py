@@ -31,6 +31,8 @@ _ROWS = (
     StandardModule("q_proj", "attention", "the query projection, where it is a module of its own"),
     StandardModule("k_proj", "attention", "the key projection, where it is a module of its own"),
     StandardModule("v_proj", "attention", "the value projection, where it is a module of its own"),
+    StandardModule("q_norm", "attention", "the norm of queries before the rotary, where there is one"),
+    StandardModule("k_norm", "attention", "the norm of keys before the rotary, where there is one"),
     StandardModule("o_proj", "attention", "the output projection"),
     StandardModule("in_proj", "mixer", "the projection that feeds the mixer"),
     StandardModule("conv1d", "mixer", "the short convolution over positions"),

@@ -157,9 +157,18 @@ class _Finder:
             ("queries_before_rotary", "q", "num_heads"),
             ("keys_before_rotary", "k", "num_kv_heads"),
         ):
+            if any(_is_latent(call.path, key) for call in norms):
+                continue
             own = [call for call in norms if call.path.rpartition(".")[2].startswith((f"{key}_", _WORDS[key]))]
-            latent = [call for call in norms if _is_latent(call.path, key)]
-            if len(own) == 1 and not latent:
+            own = own or self._projection(host, f"{key}_proj", norms)
+            attended = [
+                seen.nodes[_WORDS[key]]
+                for path, seen in self.recording.attended.items()
+                if _WORDS[key] in seen.nodes and (path == host or path.startswith(f"{host}."))
+            ]
+            if len(own) == 1 and attended and not attended[0].comes_of(own[0].returned):
+                if is_norm(own[0].module):
+                    self.found.modules["attention"][f"{key}_norm"] = own[0].path.removeprefix(f"{host}.")
                 site = self._heads_of(own[0], host, heads)
                 if site is not None:
                     self.found.values[value] = site
@@ -168,12 +177,19 @@ class _Finder:
                 self.found.values["latent_kv"] = output_of(call.path.removeprefix(f"{host}."))
                 self.found.sizes["kv_latent_size"] = call.shape[-1]
 
+    def _projection(self, host: str, name: str, norms: list[Called]) -> list[Called]:
+        """The call of a projection whose result no norm is given."""
+        own = self.found.modules["attention"].get(name)
+        found = [call for call in self._inside(host) if own is not None and call.path == f"{host}.{own}"]
+        normed = [norm for norm in norms for call in found if norm.given and norm.given.comes_of(call.returned)]
+        return [] if normed else found
+
     def _heads_of(self, call: Called, host: str, heads: str) -> Site | None:
         sizes = self.found.sizes
         count, width = sizes.get(heads), sizes.get("qk_head_dim")
         if not count or not width:
             return None
-        shape, own = call.shape, call.path.removeprefix(f"{host}.")
+        shape, own = call.shape, _standard(self.found.modules["attention"], call.path.removeprefix(f"{host}."))
         if shape == (BATCH, count, SEQ, width):
             return output_of(own)
         if shape == (BATCH, SEQ, count, width):

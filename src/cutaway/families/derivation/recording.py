@@ -29,6 +29,9 @@ _MULTIPLY = {"mul", "__mul__", "__rmul__", "__imul__", "mul_", "multiply"}
 _SAME = {"contiguous", "dropout", "reshape", "to", "type", "type_as", "view", "float", "clone", "flatten", "unflatten"}
 """Functions whose result, where it has as many numbers and the same last axis, is what they were given still."""
 
+_VIEWS = _SAME | {"permute", "swapaxes", "transpose"}
+"""Functions whose result is otherwise the same numbers in another shape."""
+
 _IN_PLACE = {"__iadd__", "add_", "__imul__", "mul_"}
 
 
@@ -40,13 +43,22 @@ class Node:
         terms: what it is the sum of; empty where it is none.
         factors: what it is the product of, entry by entry.
         scaled: what it is a multiple of, and by what: a number, or the path of a parameter or buffer.
+        viewed: what it is a view of, in another shape.
         integer: whether it held whole numbers.
     """
 
     terms: tuple[Node, ...] = ()
     factors: tuple[Node, ...] = ()
     scaled: tuple[Node, float | str] | None = None
+    viewed: Node | None = None
     integer: bool = False
+
+    def comes_of(self, other: Node | None) -> bool:
+        """Whether it is another's numbers, in whatever shape and times a constant."""
+        node: Node | None = self
+        while node is not None and node is not other:
+            node = node.viewed or (node.scaled[0] if node.scaled is not None else None)
+        return node is not None
 
 
 @dataclass(frozen=True)
@@ -81,9 +93,10 @@ class Called:
 
 @dataclass
 class Attended:
-    """What passed inside the attention of one module: the shapes at each moment."""
+    """What passed inside the attention of one module: the shapes at each moment, and what the tensors held."""
 
     shapes: dict[str, torch.Size] = field(default_factory=dict[str, torch.Size])
+    nodes: dict[str, Node] = field(default_factory=dict[str, Node])
 
 
 @dataclass
@@ -178,11 +191,12 @@ def _moments(module: nn.Module) -> tuple[Moment, ...]:
 
 
 def _note_inside(recording: Recording, path: str, moment: Moment, passing: Any) -> None:
-    shapes = recording.attended.setdefault(path, Attended()).shapes
+    seen = recording.attended.setdefault(path, Attended())
     named = passing if moment == "arguments" else {moment: passing}
     for name, tensor in named.items():
         if isinstance(tensor, Tensor):
-            shapes.setdefault(name, tensor.shape)
+            seen.shapes.setdefault(name, tensor.shape)
+            seen.nodes.setdefault(name, recording.node(tensor))
 
 
 @contextmanager
@@ -249,9 +263,11 @@ class _Watch(TorchFunctionMode):
         number = args[1] if len(args) > 1 and args[0] is tensors[0] else args[0]
         if name in _MULTIPLY and isinstance(number, (int, float)):
             return Node(scaled=(before[0], float(number)))
-        if name in _SAME and args[0] is tensors[0]:
-            same = result.numel() == tensors[0].numel() and result.shape[-1:] == tensors[0].shape[-1:]
-            return before[0] if same else None
+        if name in _VIEWS and args[0] is tensors[0]:
+            if result.numel() != tensors[0].numel():
+                return None
+            same = name in _SAME and result.shape[-1:] == tensors[0].shape[-1:]
+            return before[0] if same else Node(viewed=before[0])
         return Node() if name in _IN_PLACE else None
 
     def _product(self, tensors: list[Tensor], before: list[Node], result: Tensor) -> Node:
@@ -263,7 +279,7 @@ class _Watch(TorchFunctionMode):
         return Node(factors=(before[0], before[1]) if same else ())
 
 
-_FOLLOWED = _ADD | _MULTIPLY | _SAME
+_FOLLOWED = _ADD | _MULTIPLY | _VIEWS
 
 
 def _always() -> bool:
