@@ -271,7 +271,7 @@ def test_a_slot_that_writes_another_number_by_one_rounding(monkeypatch: pytest.M
 
     monkeypatch.setattr(Slot, "write", write)
     message = complaint(opened())
-    assert message.startswith("an edit of `layers.0.self_attn.attention_premix` does not arrive")
+    assert message.startswith("an edit of `layers.0.self_attn.queries_before_rotary` does not arrive")
     assert message.endswith("is not what was written, bit for bit.")
 
 
@@ -281,7 +281,7 @@ def test_a_slot_that_hands_out_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
         Slot, "read", lambda self, *args: original(self, *args).clone() if self.split else original(self, *args)
     )
     message = complaint(opened())
-    assert message.startswith("an edit of `layers.0.self_attn.attention_premix` in place does not arrive")
+    assert message.startswith("an edit of `layers.0.self_attn.queries_before_rotary` in place does not arrive")
 
 
 def test_a_value_that_a_pass_does_not_come_by() -> None:

@@ -34,7 +34,7 @@ def test_show(tiny_folder: str) -> None:
         nodes += node["children"]
     assert {node["standard"] for node in nodes} >= {"o_proj", None}
     values = {value["value"]: value for node in nodes for value in node["values"]}
-    assert set(values) == set(COMMON)
+    assert set(values) == {*COMMON, "queries_before_rotary", "keys_before_rotary"}
     assert list(values["logits"]) == ["value", "layout", "meaning", "read_only", "missing"]
     assert values["logits"]["missing"] is None
     assert "parallel" in values["layer_mid"]["missing"]

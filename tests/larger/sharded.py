@@ -19,6 +19,8 @@ from cutaway.errors import UnavailableValueError
 IDS = torch.tensor([[5, 9, 33, 2, 61, 17], [7, 7, 1, 40, 8, 3], [50, 4, 12, 29, 6, 11]])
 PLAN = DistributedConfig(tp_plan="auto")
 SPREAD = (
+    "queries_before_rotary",
+    "keys_before_rotary",
     "attention_queries",
     "attention_keys",
     "attention_values",

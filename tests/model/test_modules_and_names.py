@@ -210,7 +210,7 @@ def test_a_model_whose_linear_layers_are_packed_has_all_its_values(packed: str) 
             setattr(owner, name, Packed(getattr(owner, name)))
     model = StandardizedTransformer(hf)
     found = model.read(tiny.IDS)
-    assert len(found) == 7 + 16 * tiny.LAYERS
+    assert len(found) == 7 + 18 * tiny.LAYERS
     torch.testing.assert_close(found["logits"], tiny.logits_of(hf), atol=1e-4, rtol=1e-4)
 
 

@@ -36,7 +36,10 @@ def test_the_same_selection_by_any_spelling(names: list) -> None:
 def test_without_names_everything_is_read_in_the_order_of_the_pass() -> None:
     found = tiny.shared().read(tiny.IDS)
     expected = {raw.path_of(name, layer) for name in raw.WRITABLE for layer in range(tiny.LAYERS)}
-    assert set(found) == expected | {"next_token_probs"}
+    heads = [
+        f"layers.{layer}.self_attn.{one}_before_rotary" for layer in range(tiny.LAYERS) for one in ("queries", "keys")
+    ]
+    assert set(found) == {*expected, *heads, "next_token_probs"}
     assert all(isinstance(value, torch.Tensor) for value in found.values())
     order = list(found)
     assert order.index("layers.0.layer_output") < order.index("layers.1.layer_input") < order.index("logits")

@@ -74,13 +74,13 @@ def test_outputs_mlp_and_vocabulary_are_those_of_the_plain_modules(kind: str) ->
     z, x = random(sizes["num_heads"], sizes["head_dim"]), random(32)
     neurons = random(sizes["intermediate_size"])
     layer = model.layers[1]
+    gated = ("up_proj", "down_proj", "gate_proj")
     own: dict[str, tuple[str, str, str]] = {
         "phi": ("fc1", "fc2", ""),
         "gpt2": ("c_fc", "c_proj", ""),
         "neox": ("dense_h_to_4h", "dense_4h_to_h", ""),
-        "llama": ("up_proj", "down_proj", "gate_proj"),
     }
-    first, last, gate = own[kind.partition("-")[0]]
+    first, last, gate = own.get(kind.partition("-")[0], gated)
     attention, mlp = layer.self_attn.module, layer.mlp.module
     dense = next(getattr(attention, n) for n in ("dense", "c_proj", "o_proj") if hasattr(attention, n))
     with torch.no_grad():

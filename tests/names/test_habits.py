@@ -29,7 +29,7 @@ from cutaway.errors import (
     UnknownLayerError,
     UnknownValueError,
 )
-from cutaway.vocabulary import COMMON
+from cutaway.vocabulary import COMMON, VALUES
 from tests import raw, tiny
 from tests.families import models
 
@@ -169,7 +169,7 @@ def test_dir_lists_what_is_ours() -> None:
         "skip",
     }
     for host in (model, model.layers[0], model.layers[0].self_attn, model.layers[0].mlp):
-        assert {value.name for value in COMMON.values() if value.name in dir(host)} == {
+        assert {name for name in VALUES if name in dir(host)} == {
             path.name for path in model._subject.value_paths if path.value.host == host._host
         }
 

@@ -75,7 +75,7 @@ def test_renamed_modules_show_both_names_and_others_one() -> None:
 def test_every_value_stands_once_under_its_host() -> None:
     root = tree_of(StandardizedTransformer(tiny(), check=False)._subject).root
     shown = [value.name for node in walk(root) for value in node.values]
-    assert sorted(shown) == sorted(COMMON)
+    assert sorted(shown) == sorted((*COMMON, "queries_before_rotary", "keys_before_rotary"))
     hosts = {value.name: node.class_name for node in walk(root) for value in node.values}
     assert hosts["attention_queries"] == "PhiAttention"
     assert hosts["mlp_output"] == "PhiMLP"

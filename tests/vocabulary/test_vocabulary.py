@@ -123,7 +123,7 @@ def test_modules_and_sizes_are_those_of_the_specification() -> None:
     assert on == {
         "model": {"embed_tokens", "layers", "norm", "lm_head"},
         "layer": {"self_attn", "mixer", "mlp", "input_layernorm", "post_attention_layernorm"},
-        "attention": {"q_proj", "k_proj", "v_proj", "o_proj"},
+        "attention": {"q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj"},
         "mixer": {"in_proj", "conv1d", "out_proj"},
         "mlp": {"act_fn", "down_proj", "gate_proj", "up_proj", "router", "experts", "shared_expert"},
     }

@@ -84,6 +84,8 @@ class AttentionNames:
     b_V: Tensor | None
     W_O: Tensor
     b_O: Tensor | None
+    q_norm: ModuleHost
+    k_norm: ModuleHost
     q_proj: ModuleHost
     k_proj: ModuleHost
     v_proj: ModuleHost

@@ -44,14 +44,14 @@ def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResul
     """Every value has the shape of its layout, and one axis one length on all values of a layer."""
     call = {"batch": batch, "seq": seq, "query": seq, "key": seq}
     keys = next((value for path, value in values.items() if path.endswith(".attention_keys")), None)
-    if keys is not None and _turns_one(subject):
-        call["qk_head_dim"] = keys.shape[-1]
+    turned = {"qk_head_dim": keys.shape[-1]} if keys is not None and _turns_one(subject) else {}
     checked = 0
     for path in subject.value_paths:
         found = values.get(str(path))
         if not isinstance(found, Tensor):
             continue
-        expected = path.value.layout.shape({**subject.sizes_at(path.layer), **call})
+        widths = {} if path.name in _BEFORE_ROTARY else turned
+        expected = path.value.layout.shape({**subject.sizes_at(path.layer), **call, **widths})
         if tuple(found.shape) != expected:
             raise CheckError(
                 f"`{path}` has shape {list(found.shape)}, and its layout {path.value.layout.name} {path.value.layout} "
@@ -60,6 +60,9 @@ def shapes(subject: Subject, values: Values, batch: int, seq: int) -> CheckResul
             )
         checked += 1
     return CheckResult("every value has the shape of its layout", checked)
+
+
+_BEFORE_ROTARY = ("queries_before_rotary", "keys_before_rotary")
 
 
 def _turns_one(subject: Subject) -> bool:
