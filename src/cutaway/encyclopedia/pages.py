@@ -13,7 +13,7 @@ from markupsafe import Markup
 from cutaway.encyclopedia import identity
 from cutaway.encyclopedia.checkpoints import CHECKPOINTS, Checkpoint, config_of
 from cutaway.encyclopedia.diagram import draw_stack, glyph
-from cutaway.encyclopedia.diagram.stack import wiring_of
+from cutaway.encyclopedia.kinds import LayerKind, layer_kinds
 from cutaway.encyclopedia.note import Result
 from cutaway.encyclopedia.parts import Parts, parts_of
 from cutaway.encyclopedia.traits import Trait, traits_of
@@ -70,6 +70,16 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What the output of one kind of layer is: of which layers, where there are several kinds, as equations, and in
+    standard names."""
+
+    layers: str
+    in_symbols: list[Markup]
+    in_words: str
+
+
+@dataclass(frozen=True)
 class FamilyPage:
     """All that a family's page shows but its notes' results, which are added once they have run."""
 
@@ -83,8 +93,8 @@ class FamilyPage:
     glyph: Markup
     diagram: Markup
     parts: Parts
-    in_words: str
-    in_symbols: list[Markup]
+    kinds: list[LayerKind]
+    identities: list[Identity]
     order: str
     support: Support
     printout: Markup
@@ -121,10 +131,10 @@ def family_page(name: str, step: Callable[[], None] = lambda: None) -> FamilyPag
         columns.append(_column(checkpoint, model))
         step()
     model = models[0]
-    wiring = wiring_of(model)
+    subject = model._subject
+    kinds = layer_kinds(subject)
     support = model.support()
-    parts = parts_of(model, support)
-    traits = traits_of(model)
+    parts = parts_of(subject, kinds, support)
     module = import_module(f"cutaway.families.{name}")
     source = inspect.getsource(module)
     return FamilyPage(
@@ -134,19 +144,24 @@ def family_page(name: str, step: Callable[[], None] = lambda: None) -> FamilyPag
         architectures=family.architectures,
         checkpoints=family.checkpoints,
         reference=CHECKPOINTS[name][0],
-        traits=traits,
-        glyph=Markup(glyph(wiring)),
-        diagram=Markup(draw_stack(model, parts)),
+        traits=traits_of(subject, kinds),
+        glyph=Markup("".join(glyph(kind) for kind in kinds)),
+        diagram=Markup(draw_stack(subject, kinds, parts)),
         parts=parts,
-        in_words=identity.in_words(wiring),
-        in_symbols=[Markup(line) for line in identity.in_symbols(wiring)],
-        order=identity.told(wiring),
+        kinds=kinds,
+        identities=[_identity(kind) for kind in kinds],
+        order=identity.told(kinds),
         support=support,
         printout=Markup(model._repr_html_()),
         columns=columns,
         source=source,
         module=f"cutaway/families/{name}.py",
     )
+
+
+def _identity(kind: LayerKind) -> Identity:
+    layers = "" if len(kind.layers) == kind.of else f"{kind.told}: {kind.words}"
+    return Identity(layers, [Markup(line) for line in identity.in_symbols(kind)], identity.in_words(kind.wiring))
 
 
 def _column(checkpoint: Checkpoint, model: StandardizedTransformer) -> Column:

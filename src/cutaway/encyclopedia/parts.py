@@ -1,83 +1,127 @@
-"""The parts of a block and of the stack around it, found in a model.
+"""The parts of a model's layers and of the stack around them.
 
-Modules and values come from the family file; their shapes from the survey
-of a checkpoint's model on the meta device. Operations are what happens between them and has no name of its own.
+Modules and values come from the family file; their shapes from the survey of a checkpoint's model on the meta device.
+Operations are what happens between them and has no name of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cutaway.encyclopedia.around import POSITIONS, around, operations_around
+from cutaway.encyclopedia.kinds import LayerKind
 from cutaway.encyclopedia.operations import operations_of
 from cutaway.encyclopedia.part import Part
-from cutaway.vocabulary import HOSTS, LAYOUTS, MODULES, Host
+from cutaway.encyclopedia.shapes import AttentionShape, own_modules
+from cutaway.inspection.numbers import ranges
+from cutaway.vocabulary import HOSTS, LAYOUTS, MODULES, VALUES, Host, ValuePath
 
 if TYPE_CHECKING:
     from torch import nn
 
     from cutaway.inspection.rows import SupportRow
     from cutaway.inspection.support import Support
-    from cutaway.model import StandardizedTransformer
     from cutaway.subject.subject import Subject
 
 Parts = Mapping[str, Part]
-"""All parts by their keys, in the order of a pass."""
+"""All parts by their keys, in the order of a pass. Where a part is another in another kind of layer, that one's key
+ends in the kind's number: `layer.mlp@2`."""
 
 
-def parts_of(model: StandardizedTransformer, support: Support) -> Parts:
-    """Every part of a model's stack and of one of its blocks."""
-    subject = model._subject
-    found = [*_modules(subject), *(_value(subject, row) for row in support), *operations_of(model)]
-    return {part.key: part for part in found}
-
-
-def own_modules(subject: Subject, host: Host) -> list[str]:
-    """The family's own names of the modules right on a host that have no standard name and hold weights."""
-    holder = subject.modules[subject.host_path(host, 0)]
-    standard = {path.split(".")[0] for path in subject.family.modules.get(host, {}).values()}
-    return [
-        name
-        for name, child in holder.named_children()
-        if name not in standard and any(True for _ in child.parameters())
-    ]
-
-
-def position_embedding(subject: Subject) -> str:
-    """The path of a learned position embedding beside the token embedding; empty where there is none."""
-    from torch import nn
-
-    path = subject.module_path("model", None, "embed_tokens")
-    parent, _, own = path.rpartition(".")
-    beside = subject.modules[parent].named_children()
-    found = [name for name, child in beside if isinstance(child, nn.Embedding) and name != own]
-    return f"{parent}.{found[0]}" if found else ""
-
-
-def _modules(subject: Subject) -> list[Part]:
-    found: list[Part] = []
-    for host, names in subject.family.modules.items():
-        layer = None if host == "model" else 0
-        for name in names:
-            path = subject.module_path(host, layer, name)
-            found.append(_module(subject, f"{host}.{name}", name, path, MODULES[name].meaning))
-        if host in ("attention", "mlp"):
-            for name in own_modules(subject, host):
-                path = f"{subject.host_path(host, layer)}.{name}"
-                found.append(_module(subject, f"{host}.{name}", name, path, _meaning_of_own(host, subject)))
-    positions = position_embedding(subject)
-    if positions:
-        meaning = "a learned vector for each position, added to the token's at the entrance"
-        found.append(_module(subject, "model.positions", positions.rpartition(".")[2], positions, meaning))
+def parts_of(subject: Subject, kinds: Sequence[LayerKind], support: Support) -> Parts:
+    """Every part of a model's stack and of one layer of each kind."""
+    found = {part.key: part for part in _around(subject)}
+    held: dict[str, tuple[Part, list[LayerKind]]] = {}
+    for kind in kinds:
+        for part in (*_modules(subject, kind), *operations_of(subject, kind)):
+            key = part.key if part.key not in held or held[part.key][0] == part else variant(part.key, kind)
+            held.setdefault(key, (replace(part, key=key), []))[1].append(kind)
+    found.update({key: _on_its_layers(part, of) for key, (part, of) in held.items()})
+    found.update({row.value: _value(subject, row) for row in support if row.available or not row.rare})
     return found
 
 
-def _meaning_of_own(host: Host, subject: Subject) -> str:
+def present_in(subject: Subject, kind: LayerKind) -> frozenset[str]:
+    """The parts and values of the layers that this kind of layer has."""
+    parts = {part.key for part in (*_modules(subject, kind), *operations_of(subject, kind))}
+    values = (ValuePath(name, kind.layer) for name, value in VALUES.items() if value.host != "model")
+    return frozenset(parts | {path.name for path in values if subject.is_available(path)})
+
+
+def variant(key: str, kind: LayerKind) -> str:
+    """The key of a part that is another in this kind of layer than in those before."""
+    return f"{key}@{kind.number}"
+
+
+def _on_its_layers(part: Part, kinds: Sequence[LayerKind]) -> Part:
+    """A part, with the layers that have it where some have not."""
+    layers = sorted(layer for kind in kinds for layer in kind.layers)
+    return part if len(layers) == kinds[0].of else replace(part, condition=f"on layers {ranges(layers)}")
+
+
+def _around(subject: Subject) -> Iterator[Part]:
+    for name in subject.family.modules["model"]:
+        path = subject.module_path("model", None, name)
+        yield _module(subject, f"model.{name}", name, path, MODULES[name].meaning)
+    for key, path in around(subject).paths.items():
+        meaning = "a module between the embedding and the head that keeps the family's own name"
+        if key == POSITIONS:
+            offset = getattr(subject.modules[path], "offset", 0)
+            first = f"; position 0 is in row {offset}" if isinstance(offset, int) and offset else ""
+            meaning = f"a learned vector for each position, added to the token's at the entrance{first}"
+        yield _module(subject, key, path.rpartition(".")[2], path, meaning)
+    yield from operations_around(subject)
+
+
+def _modules(subject: Subject, kind: LayerKind) -> Iterator[Part]:
+    family, layer = subject.family_at(kind.layer), kind.layer
+    whole = subject.host_path("layer", layer)
+    for host, names in family.modules.items():
+        if host == "model":
+            continue
+        for name in (*names, *own_modules(subject, host, layer)):
+            path = subject.module_path(host, layer, name)
+            if path not in subject.modules or path == whole:
+                continue  # a sublayer that is spread out in its layer is no module
+            yield _module(subject, f"{host}.{name}", name, path, _meaning(kind, host, name))
+
+
+def _meaning(kind: LayerKind, host: Host, name: str) -> str:
+    key = f"{host}.{name}"
+    if host == "layer":
+        read = [_WORDS[branch.host] for branch in kind.wiring.branches if branch.norm == key]
+        returned = [_WORDS[branch.host] for branch in kind.wiring.branches if branch.after == key]
+        if returned:
+            return f"the norm of what {returned[0]} returns, before it is added to the stream"
+        if read and (name not in MODULES or len(read) > 1 or name == "post_attention_layernorm"):
+            return f"the norm before {' and '.join(read)}"
+    if name in MODULES:
+        return MODULES[name].meaning
+    shape = kind.shapes.get(host)
+    if isinstance(shape, AttentionShape):
+        return _meaning_in_attention(shape, key)
+    if host == "mlp" and "shared" in name:
+        return "what weighs the shared expert's output; it keeps the family's own name"
     if host == "mlp":
         return "the projection from the stream to the neurons; it keeps the family's own name"
-    if "q_proj" not in subject.family.modules["attention"]:
+    return f"a module of {_WORDS.get(host, 'the layer')} that keeps the family's own name"
+
+
+def _meaning_in_attention(shape: AttentionShape, key: str) -> str:
+    step = next((step for step in shape.steps if step.key == key), None)
+    if step is None:
+        return "a module of the attention that keeps the family's own name"
+    towards = {"q": "queries", "k": "keys", "v": "values", "kv": "keys and values", "qkv": "queries, keys and values"}
+    if "norm" in key:
+        return f"a norm on the way to {towards[step.span]}; it keeps the family's own name"
+    if step.span == "qkv":
         return "one projection for queries, keys and values; it keeps the family's own name"
-    return "a module of the attention that keeps the family's own name"
+    return f"a projection on the way to {towards[step.span]}; it keeps the family's own name"
+
+
+_WORDS: dict[str, str] = {"attention": "the attention", "mixer": "the mixer", "mlp": "the MLP"}
 
 
 def _module(subject: Subject, key: str, name: str, path: str, meaning: str) -> Part:
@@ -95,8 +139,12 @@ def _module(subject: Subject, key: str, name: str, path: str, meaning: str) -> P
 
 
 def _any_layer(subject: Subject, path: str) -> str:
-    layers = subject.family.modules["model"]["layers"]
-    return path.replace(f"{layers}.0", f"{layers}.*", 1)
+    """A module's path with `*` in the place of its layer's number."""
+    layers = subject.module_path("model", None, "layers")
+    if not path.startswith(f"{layers}."):
+        return path
+    number, dot, rest = path.removeprefix(f"{layers}.").partition(".")
+    return f"{layers}.*{dot}{rest}" if number.isdigit() else path
 
 
 def _weights(module: nn.Module) -> str:
@@ -113,21 +161,21 @@ def _returned(returned: Any) -> str:
     first = returned[0] if isinstance(returned, tuple) and returned else returned
     if not isinstance(first, Tensor):
         return ""
-    names = {BATCH: "batch", SEQ: "seq"}
+    names = {BATCH: "batch", SEQ: "seq", BATCH * SEQ: "batch·seq"}
     axes = [names.get(size, str(size)) if place < 2 else str(size) for place, size in enumerate(first.shape)]
     return f"[{' '.join(axes)}]"
 
 
 def _value(subject: Subject, row: SupportRow) -> Part:
     host = HOSTS[row.host].format(layer="*")  # pyright: ignore[reportArgumentType]  # rows hold the host as a string
-    sizes = [str(subject.sizes.get(axis, axis)) for axis in row.axes]
+    sizes = subject.sizes_at(row.layers[0]) if row.layers else subject.sizes
     return Part(
         key=row.value,
         kind="value",
         name=row.value,
         native=f"{host}.{row.value}" if host else row.value,
         layout=f"{row.layout} {LAYOUTS[row.layout]}" if row.axes else row.layout,
-        sizes=f"[{' '.join(sizes)}]" if row.axes else "",
+        sizes=f"[{' '.join(str(sizes.get(axis, axis)) for axis in row.axes)}]" if row.axes else "",
         meaning=row.meaning,
         where=row.where,
         condition=row.condition + ("; " if row.condition and row.read_only else "") + "read-only" * row.read_only,

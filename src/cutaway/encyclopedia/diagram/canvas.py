@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from cutaway.encyclopedia.kinds import LayerKind
 from cutaway.encyclopedia.part import Part
-from cutaway.encyclopedia.parts import Parts
+from cutaway.encyclopedia.parts import Parts, variant
 
 LETTER = 6.65
 """Width of a letter of a name, at its size of 11."""
@@ -18,18 +19,40 @@ Point = tuple[float, float]
 
 
 class Canvas:
-    """Collects shapes, and gives them as one SVG."""
+    """Collects shapes, and gives them as one SVG.
+
+    Attributes:
+        drawn: the keys of the parts that are drawn.
+    """
 
     def __init__(self, parts: Parts, page: str = "") -> None:
         self._parts = parts
         self._page = page
+        self._kind: LayerKind | None = None
+        self._present: frozenset[str] = frozenset()
+        self.drawn: set[str] = set()
         self._sheets: list[str] = []
         self._frames: list[str] = []
         self._wires: list[str] = []
         self._shapes: list[str] = []
 
+    def enter(self, kind: LayerKind, present: frozenset[str]) -> None:
+        """From here on parts are those of a kind of layer, which has these and no others."""
+        self._kind, self._present = kind, present
+
+    def leave(self) -> None:
+        """From here on parts are those around the layers again."""
+        self._kind = None
+
+    def part(self, key: str) -> Part:
+        """The part of this key, as it is in the kind of layer that is drawn."""
+        own = key if self._kind is None else variant(key, self._kind)
+        return self._parts.get(own) or self._parts[key]
+
     def has(self, key: str) -> bool:
-        """Whether there is such a part, and this checkpoint has it."""
+        """Whether what is drawn has such a part."""
+        if self._kind is not None:
+            return key in self._present
         return key in self._parts and not self._parts[key].missing
 
     def wire(self, *points: Point, arrow: bool = False, kind: str = "") -> None:
@@ -47,9 +70,13 @@ class Canvas:
         self._shapes.append(_text(x, y, text, f"caption {kind}", anchor))
 
     def container(self, key: str, x: float, y: float, width: float, height: float) -> None:
-        """A module that holds others, its name in the corner."""
+        """A module that holds others, its name in the corner; a frame without one, where it is spread out in its
+        layer."""
+        if not self.has(key):
+            self._frames.append(_rect(x, y, width, height, 10, "container spread"))
+            return
         self._frames.append(_rect(x, y, width, height, 10, "container"))
-        part = self._parts[key]
+        part = self.part(key)
         inner = _text(x + 12, y + 19, _label(part), "name", "start")
         length = len(_label(part)) * LETTER + 16
         self._part(part, _rect(x + 4, y + 5, length, 20, 5, "hit") + inner)
@@ -58,12 +85,14 @@ class Canvas:
         """A module that is drawn as the sheet around its parts: its title, at the end of a line."""
         width = len(text) * 7.3 + 12
         inner = _text(x, y, text, "title", "end")
-        self._part(self._parts[key], _rect(x - width + 6, y - 14, width, 20, 5, "hit") + inner, text)
+        self._part(self.part(key), _rect(x - width + 6, y - 14, width, 20, 5, "hit") + inner, text)
 
     def box(self, key: str, x: float, y: float, width: float = 0, height: float = 26) -> None:
-        """A module around a centre."""
-        part = self._parts[key]
-        width = width or max(64, len(_label(part)) * LETTER + 16)
+        """A module around a centre; one that is not there is left out."""
+        if not self.has(key):
+            return
+        part = self.part(key)
+        width = width or width_of(part.name)
         shape = _rect(x - width / 2, y - height / 2, width, height, 6, "box")
         self._part(part, shape + _text(x, y + 3.8, _label(part), "name"))
 
@@ -71,26 +100,28 @@ class Canvas:
         """A value around a centre, on the wire that carries it; one that this checkpoint lacks is left out."""
         if not self.has(key):
             return
-        width = len(key) * SMALL + 14
+        width = width_of_value(key)
         shape = _rect(x - width / 2, y - 9, width, 18, 9, "pill")
-        self._part(self._parts[key], shape + _text(x, y + 3.4, key, "value"))
+        self._part(self.part(key), shape + _text(x, y + 3.4, key, "value"))
 
     def tap(self, key: str, x: float, y: float) -> None:
         """A value on an upright wire: a dot, and its name to the right."""
         if not self.has(key):
             return
-        width = len(key) * SMALL + 14
+        width = width_of_value(key)
         dot = f'<circle class="dot" cx="{x:g}" cy="{y:g}" r="4"/>'
         stem = f'<path class="stem" d="M{x + 4:g} {y:g}H{x + 14:g}"/>'
         shape = _rect(x + 14, y - 9, width, 18, 9, "pill")
-        self._part(self._parts[key], stem + dot + shape + _text(x + 14 + width / 2, y + 3.4, key, "value"))
+        self._part(self.part(key), stem + dot + shape + _text(x + 14 + width / 2, y + 3.4, key, "value"))
 
     def operation(self, key: str, x: float, y: float, symbol: str, width: float = 22) -> None:
-        """An operation around a centre: a circle, or where its word needs room, a long one."""
+        """An operation around a centre: a circle, or where its word needs room, a long one; none that is not there."""
+        if not self.has(key):
+            return
         shape = _rect(x - width / 2, y - 11, width, 22, 11, "bubble")
         kind = "symbol" if len(symbol) == 1 else "word"
         inner = _text(x, y + (4.8 if len(symbol) == 1 else 3.5), symbol, kind)
-        self._part(self._parts[key], shape + inner, symbol if len(symbol) > 1 else "")
+        self._part(self.part(key), shape + inner, symbol if len(symbol) > 1 else "")
 
     def junction(self, x: float, y: float, symbol: str) -> None:
         """An operation that is no part."""
@@ -109,11 +140,22 @@ class Canvas:
         )
 
     def _part(self, part: Part, shapes: str, written: str = "") -> None:
+        self.drawn.add(part.key)
         label = escape(f"{written or part.name}, {part.kind}", quote=True)
         self._shapes.append(
             f'<a class="part {part.kind}" href="{self._page}#part-{escape(part.key)}" data-part="{escape(part.key)}" '
             f'aria-label="{label}">{shapes}</a>'
         )
+
+
+def width_of(name: str) -> float:
+    """How wide a module's box is."""
+    return max(64, len(name) * LETTER + 16)
+
+
+def width_of_value(name: str) -> float:
+    """How wide a value's pill is."""
+    return len(name) * SMALL + 14
 
 
 def _arrow(name: str, size: int) -> str:
