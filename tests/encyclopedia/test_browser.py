@@ -169,13 +169,26 @@ def test_a_page_is_no_wider_than_the_screen(open_page, name, width) -> None:
 @pytest.mark.parametrize("width", [320, 390, 1280])
 def test_the_bar_shows_every_page(open_page, width) -> None:
     page = open_page("phi.html", viewport={"width": width, "height": 800})
+    bar = page.locator("header.top nav > ul")
+    assert bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth")
     links = page.locator("header.top nav a")
-    assert links.count() == len(PAGES) - 1
+    assert links.count() == len(PAGES)
+    assert links.locator("visible=true").all_inner_texts() == ["Glossary"]
+    page.locator("header.top summary").click()
+    assert page.locator("header.top summary").inner_text() == "Phi"
     for link in links.all():
         box = link.bounding_box()
         assert 0 <= box["x"] <= box["x"] + box["width"] <= width
-    bar = page.locator("header.top nav ul")
-    assert bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth")
+
+
+def test_the_menu_opens_a_family_by_the_keyboard(open_page) -> None:
+    page = open_page("phi.html")
+    page.locator("header.top summary").focus()
+    page.keyboard.press("Enter")
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/llama.html")
 
 
 @pytest.mark.parametrize("name", ["phi", "index"])

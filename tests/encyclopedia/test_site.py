@@ -13,13 +13,12 @@ import pytest
 
 from cutaway.encyclopedia import NoteError, build, notes, notes_of
 from cutaway.encyclopedia import site as site_module
-from cutaway.encyclopedia.checkpoints import CHECKPOINTS
 from cutaway.encyclopedia.folder import OutputError
 from cutaway.encyclopedia.site import UnknownFamilyError, steps_of
 from cutaway.encyclopedia.specimens import specimen_of
 from cutaway.families import FAMILIES
 from cutaway.vocabulary import COMMON, LAYOUTS, MODULES
-from tests.encyclopedia.conftest import PAGES
+from tests.encyclopedia.conftest import PAGES, SHOWN
 
 
 class Links(HTMLParser):
@@ -85,7 +84,7 @@ def test_nothing_is_loaded_from_elsewhere(site) -> None:
         assert "@import" not in text
 
 
-@pytest.mark.parametrize("family", CHECKPOINTS)
+@pytest.mark.parametrize("family", SHOWN)
 def test_the_code_on_a_page_is_the_code_that_ran(site, family) -> None:
     text = re.sub(r"</?span[^>]*>", "", (site / f"{family}.html").read_text(encoding="utf-8"))
     shown = [html.unescape(code) for code in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", text, re.DOTALL)]
@@ -94,7 +93,7 @@ def test_the_code_on_a_page_is_the_code_that_ran(site, family) -> None:
         assert note.source.split("\n", 1)[1] in inspect.getsource(note.check)
 
 
-@pytest.mark.parametrize("family", CHECKPOINTS)
+@pytest.mark.parametrize("family", SHOWN)
 def test_a_page_shows_each_value_and_each_part_of_its_drawing_has_a_card(site, family) -> None:
     text = (site / f"{family}.html").read_text(encoding="utf-8")
     drawn = set(re.findall(r'data-part="([^"]+)"', text))
@@ -122,7 +121,7 @@ def test_the_identity_is_told_in_its_true_order(site, family, sums) -> None:
         assert f"= {expected}" in text
 
 
-@pytest.mark.parametrize("family", CHECKPOINTS)
+@pytest.mark.parametrize("family", SHOWN)
 def test_a_page_says_whether_its_figures_are_of_random_weights(site, family) -> None:
     text = re.sub(r"<[^>]+>", "", (site / f"{family}.html").read_text(encoding="utf-8"))
     trained = specimen_of(family)[0].tokenizer is not None

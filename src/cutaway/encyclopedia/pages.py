@@ -105,6 +105,11 @@ class FamilyPage:
     specimen_is_real: bool = False
     results: list[ShownResult] = field(default_factory=lambda: list[ShownResult]())
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether the drawing is wider than a phone."""
+        return 'class="diagram wide"' in self.diagram
+
 
 @dataclass(frozen=True)
 class ShownResult:
@@ -214,27 +219,43 @@ def glossary(families: Sequence[FamilyPage]) -> dict[str, Any]:
         for value in values_of(host):
             used[value.layout.name].append(value.name)
     modules = [
-        (module, [(page, _native_name(page, module.host, module.name)) for page in families])
+        (module, by_answer(families, lambda page, row=module: _native_name(page, row.host, row.name)))
         for module in MODULES.values()
     ]
+    weights = [(row, by_answer(families, lambda page, row=row: _kept_in(page, row))) for row in WEIGHTS.values()]
     return {
         "values": values,
         "layouts": [(layout, used[name]) for name, layout in LAYOUTS.items()],
         "modules": modules,
-        "weights": [(row, _keeping(row, families)) for row in WEIGHTS.values()],
+        "weights": weights,
         "sizes": list(CONFIG_NAMES.values()),
     }
 
 
-def _having(value: str, families: Sequence[FamilyPage]) -> list[tuple[FamilyPage, bool]]:
-    return [(page, page.support[value].available) for page in families]
+def _having(value: str, families: Sequence[FamilyPage]) -> tuple[list[FamilyPage], list[FamilyPage]]:
+    """The families that have a value, and those that lack it."""
+    having = [page for page in families if page.support[value].available]
+    return having, [page for page in families if page not in having]
 
 
-def _keeping(row: Weight, families: Sequence[FamilyPage]) -> list[tuple[FamilyPage, str]]:
-    """Where each family's first checkpoint keeps a weight; empty where it has none."""
-    rows = [(page, page.support.weight(row.name)) for page in families]
-    return [(page, found.where if found.available else "") for page, found in rows]
+def by_answer(
+    families: Sequence[FamilyPage], answer: Callable[[FamilyPage], str]
+) -> list[tuple[str, list[FamilyPage]]]:
+    """Families that give one answer together, the most frequent first, and those that give none last."""
+    found: dict[str, list[FamilyPage]] = {}
+    for page in families:
+        found.setdefault(answer(page), []).append(page)
+    return sorted(found.items(), key=lambda one: (not one[0], -len(one[1])))
+
+
+def _kept_in(page: FamilyPage, row: Weight) -> str:
+    """Where a family's first checkpoint keeps a weight; empty where it has none."""
+    found = page.support.weight(row.name)
+    return found.where if found.available else ""
 
 
 def _native_name(page: FamilyPage, host: Host, name: str) -> str:
-    return FAMILIES[page.name].modules.get(host, {}).get(name, "")
+    """What a family calls a module; the layers' own place where it is spread out in them."""
+    family = FAMILIES[page.name]
+    everywhere = [family.modules, *(kind.modules for kind in family.kinds)]
+    return next((own for names in everywhere if (own := names.get(host, {}).get(name))), "")
