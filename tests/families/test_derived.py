@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cutaway import StandardizedTransformer
 from cutaway.errors import UnsupportedModelError
-from cutaway.families import Family, derive
+from cutaway.families import Family, derive, normed
 from cutaway.inspection.measure import measured
 from cutaway.sites import (
     Site,
@@ -39,6 +39,16 @@ def plain(name: str) -> PreTrainedModel:
         "Gemma2": {"head_dim": 16, "num_key_value_heads": 2},
         "Mixtral": {"num_local_experts": 4, "num_key_value_heads": 2},
         "Olmo": {"num_key_value_heads": 4},
+        "OpenAIGPT": {"n_positions": 48},
+        "Bart": {
+            "d_model": 32,
+            "decoder_layers": 3,
+            "decoder_attention_heads": 4,
+            "decoder_ffn_dim": 64,
+            "init_std": 0.3,
+        },
+        "OPT": {"ffn_dim": 64, "word_embed_proj_dim": 32},
+        "GPTNeo": {"attention_types": [[["global"], 3]], "intermediate_size": 64},
     }
     config = getattr(transformers, f"{name}Config")(**{**_USUAL, **more[name]})
     with torch.random.fork_rng(devices=[]):
@@ -161,6 +171,49 @@ def test_what_is_claimed_equals_raw_hooks() -> None:
     found = model.read(IDS, "layers.1.self_attn.attention_output", "layers.1.mlp.mlp_output", "layers.1.layer_output")
     for name, path in (("attention", "self_attn.attention_output"), ("mlp", "mlp.mlp_output"), ("out", "layer_output")):
         assert torch.equal(found[f"layers.1.{path}"], seen[name])
+
+
+POST_NORM = {
+    "OpenAIGPT": lambda x, attention, mlp, block: block.ln_2(block.ln_1(x + attention) + mlp),
+    "Bart": lambda x, attention, mlp, block: block.final_layer_norm(block.self_attn_layer_norm(x + attention) + mlp),
+}
+"""How blocks with a norm behind each sum make their output, by hand from transformers' source."""
+
+
+@pytest.mark.parametrize("name", POST_NORM)
+def test_norms_in_the_stream_are_part_of_the_sum(name: str) -> None:
+    hf = plain(name)
+    model = StandardizedTransformer(hf)
+    assert not [off for off in model._subject.family.taken_off if off.claim == "the sum"]
+    found = model.read(IDS)
+    for layer in range(3):
+        paths = ("layer_input", "self_attn.attention_output", "mlp.mlp_output", "layer_output", "layer_mid")
+        x, attention, mlp, output, middle = (found[f"layers.{layer}.{path}"] for path in paths)
+        block = model.layers[layer].module
+        with torch.no_grad():
+            assert torch.equal(POST_NORM[name](x, attention, mlp, block), output)
+            norm = block.ln_1 if name == "OpenAIGPT" else block.self_attn_layer_norm
+            assert torch.equal(middle, norm(x + attention)), layer
+    swapped = replace(
+        derive(hf),
+        stream=(normed((normed(("layer_input", "attention_output"), _norms(name)[1]), "mlp_output"), _norms(name)[0]),),
+    )
+    lying, _ = measured(Subject(hf, None, name, family=swapped))
+    assert "the sum" in {off.claim for off in lying.family.taken_off}
+
+
+def _norms(name: str) -> tuple[str, str]:
+    return ("ln_1", "ln_2") if name == "OpenAIGPT" else ("self_attn_layer_norm", "final_layer_norm")
+
+
+@pytest.mark.parametrize(("name", "counted"), [("OpenAIGPT", True), ("OPT", False), ("GPTNeo", True)])
+def test_rows_padded_on_the_left_have_positions_where_the_model_wants_them(name: str, counted: bool) -> None:
+    """OPT counts positions from the mask by itself."""
+    model = StandardizedTransformer(plain(name), family="derived")
+    assert model._subject.family.positions_from_mask == counted
+    batch = model.read([[5, 9], [7, 7, 1, 40, 8]], "layers.1.layer_output")["layers.1.layer_output"]
+    alone = model.read([[5, 9]], "layers.1.layer_output")["layers.1.layer_output"]
+    torch.testing.assert_close(batch[:1, -2:], alone, rtol=1e-4, atol=1e-4)
 
 
 def test_a_derived_model_says_so_everywhere() -> None:

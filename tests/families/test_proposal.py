@@ -52,8 +52,8 @@ IN_PART = {
     "Mixtral": (_usual("Mixtral", num_local_experts=4), "mlp_neurons", "is a mixture of experts"),
     "OpenAIGPT": (
         lambda: transformers.OpenAIGPTConfig(vocab_size=64, n_embd=32, n_layer=3, n_head=4),
-        "attention_output",
-        "the block's output is a norm of the sum",
+        "mlp_norm_output",
+        "No norm was seen right before the MLP",
     ),
 }
 """Those for which something is unavailable: a value, and words of the reason."""

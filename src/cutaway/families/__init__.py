@@ -7,7 +7,7 @@ A model that none covers has its family derived when it is opened. `propose(mode
 from cutaway.families.derivation import derive, propose
 from cutaway.families.family import Family, Kind, Refusal, TakenOff, Variant
 from cutaway.families.registry import BUILT_IN, FAMILIES, family_of, family_of_model, register
-from cutaway.families.stream import times
+from cutaway.families.stream import normed, times
 
 __all__ = [
     "BUILT_IN",
@@ -20,6 +20,7 @@ __all__ = [
     "derive",
     "family_of",
     "family_of_model",
+    "normed",
     "propose",
     "register",
     "times",

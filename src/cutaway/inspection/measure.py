@@ -9,6 +9,8 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 
+import torch
+
 from cutaway.errors import CheckError, UnsupportedModelError
 from cutaway.families import Family, Kind, TakenOff
 from cutaway.inspection.check import check
@@ -17,6 +19,7 @@ from cutaway.inspection.check.places import run_plain
 from cutaway.inspection.check.report import CheckReport
 from cutaway.inspection.check.run import EVERY, sample
 from cutaway.sites import Site
+from cutaway.subject.arguments import takes
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import ValuePath
 
@@ -43,11 +46,32 @@ def measured(subject: Subject) -> tuple[Subject, CheckReport]:
             subject = subject.of_family(replace(family, taken_off=tuple(taken)))
         else:
             ran = not any(skipped.promise == EVERY for skipped in report.untested)
-            return subject.of_family(replace(subject.family, measured=ran)), report
+            counted = subject.family.positions_from_mask and ran and _wants_positions(subject)
+            return subject.of_family(replace(subject.family, measured=ran, positions_from_mask=counted)), report
     raise UnsupportedModelError(
         f"too little holds of what was found in {subject.name}, a {type(subject.hf).__name__}. The last of {_MOST}: "
         f"{taken[-1].why}"
     )
+
+
+def _wants_positions(subject: Subject) -> bool:
+    """Whether a row that is padded on the left is nearer to the row alone with positions that count from its first
+    token: some models with learned positions count so by themselves, and some take no positions."""
+    alone = sample(subject, rows=1, seq=4)
+    if "attention_mask" not in alone or not takes(subject.hf, "position_ids"):
+        return False
+    padded = {name: torch.cat([value.new_zeros(1, 2), value], dim=1) for name, value in alone.items()}
+    positions = (padded["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
+    expected = run_plain(subject, alone)
+    without, counted = (
+        (run_plain(subject, inputs)[:, -expected.shape[1] :] - expected).abs().nan_to_num(0.0).max().item()
+        for inputs in (padded, {**padded, "position_ids": positions})
+    )
+    return counted < _NEARER * without
+
+
+_NEARER = 0.1
+"""How much nearer, in the largest difference of what is returned."""
 
 
 def _refuse_an_encoder(subject: Subject) -> None:

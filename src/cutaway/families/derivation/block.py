@@ -9,7 +9,7 @@ from torch import nn
 
 from cutaway.families.derivation.modules import is_experts, is_linear, is_mixer, is_norm
 from cutaway.families.derivation.recording import Called, Node, Recording
-from cutaway.families.stream import Sum, Term, Times, names_in
+from cutaway.families.stream import Normed, Sum, Term, Times, names_in
 from cutaway.sites import Site, output_of
 from cutaway.vocabulary import SUBLAYERS, Host
 
@@ -87,7 +87,7 @@ class _Finder:
         tree = self._expand(returned)
         leaves = list(_leaves(tree))
         if not any(leaf is self.start for leaf in leaves):
-            block.no_sum = self._what_else(returned)
+            block.no_sum = "the block's output is not a sum of its input and of what modules return"
             return self._beside()
         for leaf in leaves:
             if leaf is not self.start:
@@ -95,18 +95,12 @@ class _Finder:
         self._tell_experts_apart()
         term = self._written(tree)
         names = list(names_in(term)) if term is not None else []
-        if isinstance(term, tuple) and len(set(names)) == len(names) and len(names) > 1:
-            block.stream = term
+        if isinstance(term, (tuple, Normed)) and len(set(names)) == len(names) and len(names) > 1:
+            block.stream = term if isinstance(term, tuple) else (term,)
             return block
         others = [self._describe(leaf) for leaf in leaves if leaf is not self.start and id(leaf) not in self.names]
         block.no_sum = f"the block adds {others[0]}" if others else "the block adds one thing twice"
         return self._beside()
-
-    def _what_else(self, returned: Node) -> str:
-        ends = [call for call in self.inside if call.returned is returned]
-        if ends and is_norm(ends[-1].module):
-            return "the block's output is a norm of the sum"
-        return "the block's output is not a sum of its input and of what modules return"
 
     def _beside(self) -> Block:
         """A block whose output is no known sum: nothing ties what its sublayers return to the stream, so none of it is
@@ -129,6 +123,9 @@ class _Finder:
         """A node as the sum that it is, down to the block's input and what modules return."""
         if node is self.start or depth > _DEEPEST:
             return node
+        norm = self._norm(node)
+        if norm is not None and norm.given is not None and self._has_start(norm.given):
+            return _Normed(self._expand(norm.given, depth + 1), norm.path)
         if node.terms and (self._has_start(node) or self._call(node) is None):
             return tuple(self._expand(part, depth + 1) for part in node.terms)
         if node.scaled is not None and (self._has_start(node) or self._call(node) is None):
@@ -138,8 +135,14 @@ class _Finder:
     def _has_start(self, node: Node, depth: int = 0) -> bool:
         if node is self.start:
             return True
-        parts = (*node.terms, *((node.scaled[0],) if node.scaled else ()))
+        norm = self._norm(node)
+        given = (norm.given,) if norm is not None and norm.given is not None else ()
+        parts = (*node.terms, *((node.scaled[0],) if node.scaled else ()), *given)
         return depth < _DEEPEST and any(self._has_start(part, depth + 1) for part in parts)
+
+    def _norm(self, node: Node) -> Called | None:
+        """The call of a norm that returned a node."""
+        return next((call for call in self.inside if call.returned is node and is_norm(call.module)), None)
 
     def _call(self, node: Node) -> Called | None:
         """The outermost call that returned a node."""
@@ -154,6 +157,9 @@ class _Finder:
             if inner is None or tree.by == 1:
                 return inner
             return Times(inner, *self._factor(tree.by))
+        if isinstance(tree, _Normed):
+            inner = self._written(tree.inner)
+            return None if inner is None else Normed(inner, self.block.below(tree.by))
         if isinstance(tree, tuple):
             parts = [self._written(part) for part in tree]  # pyright: ignore[reportUnknownVariableType]
             if any(part is None for part in parts):
@@ -270,8 +276,16 @@ class _Scaled:
     by: float | str
 
 
+@dataclass(frozen=True)
+class _Normed:
+    """A sum as a norm returns it, by the norm's path."""
+
+    inner: object
+    by: str
+
+
 def _leaves(tree: object) -> Iterator[Node]:
-    if isinstance(tree, _Scaled):
+    if isinstance(tree, (_Scaled, _Normed)):
         yield from _leaves(tree.inner)
     elif isinstance(tree, tuple):
         for part in tree:  # pyright: ignore[reportUnknownVariableType]

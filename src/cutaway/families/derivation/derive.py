@@ -138,6 +138,7 @@ def _base(hf: PreTrainedModel, recording: Recording, around: Around, sizes: dict
         stream=(),
         settings=frozenset(),
         no_lens="" if "norm" in around.modules else _NO_NORM,
+        positions_from_mask=bool(around.positions),
         derived=True,
     )
 

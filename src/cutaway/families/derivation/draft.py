@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from cutaway.errors import InputError
 from cutaway.families.derivation.derive import derive
 from cutaway.families.family import Family, Kind, setting, uncommon_settings
-from cutaway.families.stream import Times
+from cutaway.families.stream import Normed, Times
 from cutaway.families.usual import USUAL_SITES
 from cutaway.sites import OperationMoment, Site
 from cutaway.vocabulary import MODULES, VALUES
@@ -45,7 +45,7 @@ def written(family: Family, config: Any, of: type[PreTrainedModel]) -> str:
     name = family.name.replace("-", "_")
     body = list(_body(family, config))
     text = "\n".join(body)
-    words = {word for word in ("Family", "Kind", "times") if f"{word}(" in text or word == "Family"}
+    words = {word for word in ("Family", "Kind", "normed", "times") if f"{word}(" in text or word == "Family"}
     imports = sorted(_imported(family))
     lines = [
         f'"""{of.__name__}: found in a pass of it. Compare it with transformers\' source, line by line.',
@@ -89,6 +89,8 @@ def _body(family: Family, config: Any) -> Iterator[str]:
         for kind in family.kinds:
             yield from _kind(kind, config)
         yield f"{_STEP}),"
+    if family.positions_from_mask:
+        yield f"{_STEP}positions_from_mask=True,  # to check: some models count positions from the mask by themselves"
     yield from _settings(family, config)
 
 
@@ -214,6 +216,8 @@ def _expression(term: Any, config: Any) -> str:
         by = term.by if term.learned else _key(float(term.by), config)
         learned = ", learned=True" if term.learned else ""
         return f"times({_expression(term.term, config)}, {_quoted(by)}{learned})"
+    if isinstance(term, Normed):
+        return f"normed({_expression(term.term, config)}, {_quoted(term.by)})"
     parts = [_expression(part, config) for part in term]
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 

@@ -10,7 +10,7 @@ from torch import nn
 from cutaway.families.derivation.block import Block
 from cutaway.families.derivation.modules import is_activation, is_experts, is_linear, is_norm, recorders
 from cutaway.families.derivation.recording import BATCH, SEQ, Called, Recording
-from cutaway.families.stream import names_in
+from cutaway.families.stream import names_in, norms_in
 from cutaway.sites import (
     Site,
     attention_argument,
@@ -323,6 +323,7 @@ class _Finder:
         names, values = self.found.modules["layer"], self.found.values
         given = {name: self._given_to(self._host(name), value) for name, value in _ADDS.items() if name in names}
         norms = [call for call in self.calls if is_norm(call.module) and _child_of(call.path, self.block.path)]
+        norms = [call for call in norms if call.path not in self._in_stream()]
         mlp = given.get("mlp")
         for norm in norms:
             own = self.block.below(norm.path)
@@ -338,14 +339,19 @@ class _Finder:
                     if own == "post_attention_layernorm" or not self._is_taken("post_attention_layernorm"):
                         names["post_attention_layernorm"] = own
         unnormed = mlp is not None and not {"layer_mid", "mlp_norm_output"} & set(values)
-        if mlp is not None and unnormed and self._host("mlp") != self.block.path and self._is_mid(mlp):
-            values["layer_mid"] = stream_at(names["mlp"])
+        if mlp is not None and unnormed and self._is_mid(mlp):
+            values["layer_mid"] = stream_at(self.block.below(mlp.path))
         if not self.block.stream:
             for name in ("layer_mid", "mlp_norm_output", "mlp_input"):
                 values.pop(name, None)
         for name, site in tuple(values.items()):
             if name in ("attention_norm_output", "mixer_norm_output", "layer_mid", "mlp_norm_output"):
                 values[name] = replace(site, module=_standard(names, site.module))
+
+    def _in_stream(self) -> set[str]:
+        """The paths of norms that stand in the stream, behind a sublayer: what they return goes on in it."""
+        norms = [norm for norm in norms_in(self.block.stream) if list(names_in(norm)) != ["layer_input"]]
+        return {f"{self.block.path}.{norm.by}" for norm in norms}
 
     def _is_taken(self, name: str) -> bool:
         """Whether the block has a module of its own of this name, which then means something else."""
@@ -359,12 +365,15 @@ class _Finder:
         before = sorted(
             name for name in names_in(self.block.stream) if not name.startswith(("mlp", "routed", "shared"))
         )
+        through = {id(c.returned): c.given for c in self.calls if c.path in self._in_stream() and c.given is not None}
         node, parts = call.given, list[str]()
         pending = [node] if node is not None else []
         while pending:
             one = pending.pop()
             if id(one) in terms:
                 parts.append(terms[id(one)])
+            elif id(one) in through:
+                pending.append(through[id(one)])
             elif one.scaled is not None:
                 pending.append(one.scaled[0])
             elif one.terms:

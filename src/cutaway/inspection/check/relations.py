@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -116,7 +116,9 @@ def _sum(subject: Subject, values: Values, layer: int, term: Term, of: ValuePath
     device = values[str(of)].device
     block = subject.modules[subject.host_path("layer", layer)]
     with torch.no_grad():
-        return add_up(term, lambda name: values[str(ValuePath(name, layer))].to(device), partial(getattr, block))
+        return add_up(
+            term, lambda name: values[str(ValuePath(name, layer))].to(device), lambda path: attrgetter(path)(block)
+        )
 
 
 def _softmax(subject: Subject, values: Values) -> CheckResult:
