@@ -49,6 +49,7 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "phi3": lambda: usual("phi3", num_key_value_heads=2),
     "gptj": lambda: config("gptj", **_SIZES, n_embd=32, n_layer=3, n_head=4, rotary_dim=4, n_positions=48),
     "opt": lambda: usual("opt", ffn_dim=48, word_embed_proj_dim=32),
+    "openai-gpt": lambda: config("openai-gpt", **_SIZES, n_embd=32, n_layer=1, n_head=4, n_positions=48),
     "bloom": lambda: config("bloom", **_SIZES, hidden_size=32, n_layer=3, n_head=4),
     "falcon": lambda: usual("falcon", alibi=True, new_decoder_architecture=False, multi_query=True),
     "mixtral": lambda: grouped("mixtral", num_local_experts=4, num_experts_per_tok=2),

@@ -82,6 +82,7 @@ def test_nothing_in_a_drawing_covers_another_or_leaves_the_sheet(kind) -> None:
         ("stablelm", ["y = x + Attn(N(x)) + MLP(N(x))"]),
         ("gptj", ["y = Attn(N(x)) + MLP(N(x)) + x"]),
         ("opt", ["m = x + Attn(N1(x))", "y = m + MLP(N2(m))"]),
+        ("openai-gpt", ["m = N1(x + Attn(x))", "y = N2(m + MLP(m))"]),
         ("falcon", ["y = MLP(N(x)) + Attn(N(x)) + x"]),
         ("mixtral", ["m = x + Attn(N1(x))", "y = m + Experts(N2(m))"]),
         (

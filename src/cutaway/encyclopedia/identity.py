@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cutaway.encyclopedia.kinds import LayerKind
 from cutaway.encyclopedia.shapes import MlpShape
-from cutaway.encyclopedia.wiring import STREAM, Wiring
-from cutaway.families.stream import Term, Times
+from cutaway.encyclopedia.wiring import STREAM, Wiring, norm_key
+from cutaway.families.stream import Normed, Term, Times, names_in
 
 _X, _Y = "<var>x</var>", "<var>y</var>"
 _MID = "<var>m</var>"
@@ -26,6 +27,8 @@ def _words(term: Term) -> str:
     if isinstance(term, Times):
         inner = _words(term.term)
         return f"{_factor(term)} × {inner if isinstance(term.term, str) else f'({inner})'}"
+    if isinstance(term, Normed):
+        return f"`{term.by}`({_words(term.term)})"
     return " + ".join(f"({_words(part)})" if isinstance(part, tuple) else _words(part) for part in term)
 
 
@@ -39,34 +42,61 @@ def in_symbols(kind: LayerKind) -> list[str]:
     if not wiring.stream:
         return []
     terms = _symbols(kind)
-    if len(wiring.stages) != 2:
+    first = {STREAM, *(branch.value for branch in wiring.stages[0].branches)}
+    found = _apart(wiring.stream, first) if len(wiring.stages) == 2 else None
+    if found is None:
         return [f"{_Y} = {_sum(wiring.stream, terms)}"]
-    *first, last = wiring.stream
-    second = {branch.value for branch in wiring.stages[1].branches}
-    if {last if isinstance(last, str) else getattr(last, "term", "")} != second:
-        return [f"{_Y} = {_sum(wiring.stream, terms)}"]
-    return [f"{_MID} = {_sum(tuple(first), terms)}", f"{_Y} = {_MID} + {_sum((last,), terms)}"]
+    middle, rest = found
+    return [f"{_MID} = {_sum(middle, terms)}", f"{_Y} = {_sum(rest, terms)}"]
+
+
+def _apart(term: Term, names: set[str]) -> tuple[Term, Term] | None:
+    """The part of an expression in which these values are, and the whole with `m` in its place."""
+    if isinstance(term, str):
+        return None
+    if set(names_in(term)) == names:
+        return term, _MIDDLE
+    if isinstance(term, (Times, Normed)):
+        found = _apart(term.term, names)
+        return None if found is None else (found[0], replace(term, term=found[1]))
+    for count in range(2, len(term)):
+        if set(names_in(term[:count])) == names:
+            return term[:count], (_MIDDLE, *term[count:])
+    for place, part in enumerate(term):
+        found = _apart(part, names)
+        if found is not None:
+            return found[0], (*term[:place], found[1], *term[place + 1 :])
+    return None
+
+
+_MIDDLE = "layer_mid"
 
 
 def _symbols(kind: LayerKind) -> dict[str, str]:
     """Each term as what it is of the stream that its sublayer reads."""
     wiring = kind.wiring
-    norms: list[str] = []
-    for branch in wiring.branches:
-        norms += [norm for norm in (branch.norm, branch.after) if norm and norm not in norms]
+    norms = _norms(kind)
 
     def norm(key: str, inner: str) -> str:
-        if not key:
-            return inner
-        number = f"<sub>{norms.index(key) + 1}</sub>" if len(norms) > 1 else ""
-        return f"N{number}({inner})"
+        return f"{norms[key]}({inner})" if key else inner
 
-    terms = {STREAM: _X}
+    terms = {STREAM: _X, _MIDDLE: _MID, **norms}
     for place, stage in enumerate(wiring.stages):
         for branch in stage.branches:
             inner = norm(branch.norm, _MID if place else _X)
             terms[branch.value] = norm(branch.after, f"{_name(kind, branch.host)}({inner})")
     return terms
+
+
+def _norms(kind: LayerKind) -> dict[str, str]:
+    """What each norm is called: `N` where there is one, else numbered in the order of a pass."""
+    found: list[str] = []
+    for stage in kind.wiring.stages:
+        for branch in stage.branches:
+            found += [norm for norm in (branch.norm, branch.after) if norm]
+        found += [addition.norm for addition in stage.additions if addition.norm]
+    keys = list(dict.fromkeys(found))
+    return {key: f"N<sub>{place}</sub>" if len(keys) > 1 else "N" for place, key in enumerate(keys, 1)}
 
 
 def _name(kind: LayerKind, host: str) -> str:
@@ -83,6 +113,8 @@ def _sum(term: Term, terms: dict[str, str]) -> str:
         inner = _sum(term.term, terms)
         by = f"<var>{term.by}</var>" if isinstance(term.by, str) else f"{term.by:g}"
         return f"{by} · {inner if isinstance(term.term, str) else f'({inner})'}"
+    if isinstance(term, Normed):
+        return f"{terms[norm_key(term)]}({_sum(term.term, terms)})"
     return " + ".join(f"({_sum(part, terms)})" if isinstance(part, tuple) else _sum(part, terms) for part in term)
 
 

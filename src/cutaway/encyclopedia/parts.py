@@ -81,7 +81,10 @@ def _modules(subject: Subject, kind: LayerKind) -> Iterator[Part]:
     for host, names in family.modules.items():
         if host == "model":
             continue
-        for name in (*names, *own_modules(subject, host, layer)):
+        more = own_modules(subject, host, layer)
+        if host == "layer":  # norms of the sum may stand deeper
+            more += [key.removeprefix("layer.") for a in kind.wiring.additions if (key := a.norm)]
+        for name in dict.fromkeys((*names, *more)):
             path = subject.module_path(host, layer, name)
             if path not in subject.modules or path == whole:
                 continue  # a sublayer that is spread out in its layer is no module
@@ -93,6 +96,8 @@ def _meaning(kind: LayerKind, host: Host, name: str) -> str:
     if host == "layer":
         read = [_WORDS[branch.host] for branch in kind.wiring.branches if branch.norm == key]
         returned = [_WORDS[branch.host] for branch in kind.wiring.branches if branch.after == key]
+        if any(addition.norm == key for addition in kind.wiring.additions):
+            return "the norm of the sum, through which the stream itself goes"
         if returned:
             return f"the norm of what {returned[0]} returns, before it is added to the stream"
         if read and (name not in MODULES or len(read) > 1 or name == "post_attention_layernorm"):

@@ -4,11 +4,11 @@ which norms each reads and returns, and in which order its terms are added."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cutaway.families.stream import Sum, Term, Times, names_in
+from cutaway.families.stream import Normed, Sum, Term, Times, names_in
 from cutaway.sites import Site
 from cutaway.vocabulary import SUBLAYERS, VALUES, Host
 
@@ -63,11 +63,15 @@ class Operand:
 
 @dataclass(frozen=True)
 class Addition:
-    """One addition of a sum, with its number in the order in which they are made."""
+    """One addition of a sum, with its number in the order in which they are made.
+
+    `norm` is the norm through which its result goes, as a part; empty where there is none.
+    """
 
     number: int
     left: Operand
     right: Operand
+    norm: str = ""
 
     @property
     def names(self) -> frozenset[str]:
@@ -152,6 +156,11 @@ def additions_of(stream: Sum) -> Iterator[Addition]:
         if isinstance(term, Times):
             by = f"{term.by:g}" if isinstance(term.by, (int, float)) else f"{term.by}"
             return Operand(operand(term.term).names, by)
+        if isinstance(term, Normed):
+            inner = operand(term.term)
+            if made and made[-1].names == inner.names:
+                made[-1] = replace(made[-1], norm=norm_key(term))
+            return inner
         total = operand(term[0])
         for part in term[1:]:
             right = operand(part)
@@ -162,6 +171,11 @@ def additions_of(stream: Sum) -> Iterator[Addition]:
     if stream:
         operand(stream)
     yield from made
+
+
+def norm_key(term: Normed) -> str:
+    """The part that a norm of the sum is."""
+    return f"layer.{term.by}"
 
 
 def _branch(family: Family, value: str) -> Branch:

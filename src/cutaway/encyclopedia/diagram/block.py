@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cutaway.encyclopedia.diagram.attention import attention_width, draw_attention
-from cutaway.encyclopedia.diagram.canvas import Canvas
+from cutaway.encyclopedia.diagram.canvas import Canvas, width_of
 from cutaway.encyclopedia.diagram.mixer import draw_mixer, mixer_width
 from cutaway.encyclopedia.diagram.mlp import draw_mlp, mlp_width
 from cutaway.encyclopedia.kinds import LayerKind
@@ -168,6 +168,15 @@ class _Sums:
         self.canvas.caption(place - 16, row - 12, _ORDER[addition.number - 1], "order", "middle")
         self.made[addition.names] = place, row
         self.y = row + 40
+        if addition.norm and to_stream:
+            self._norm(addition.norm, row)
+
+    def _norm(self, key: str, row: float) -> None:
+        """A norm through which the stream itself goes."""
+        width = width_of(self.canvas.part(key).name)
+        self.canvas.wire((STREAM, row + 11), (STREAM, row + 28), arrow=True, kind="stream")
+        self.canvas.box(key, max(STREAM, 20 + width / 2), row + 41, width=width)
+        self.stream, self.y = row + 54, row + 83
 
     def _column(self, operand: Operand) -> float:
         if operand.has_stream:

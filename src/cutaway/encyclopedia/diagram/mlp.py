@@ -50,10 +50,14 @@ def _plain(canvas: Canvas, shape: MlpShape, x: float, top: float) -> float:
 
 
 def _activated(canvas: Canvas, x: float, y: float) -> float:
-    canvas.box("mlp.act_fn", x, y + 13)
-    canvas.wire((x, y + 26), (x, y + 59))
-    canvas.pill("mlp_activation", x, y + 42)
-    return y + 63
+    """From where an activation begins to the neurons: the module, where it is one, and its output."""
+    if canvas.has("mlp.act_fn"):
+        canvas.box("mlp.act_fn", x, y + 13)
+        y += 26
+    end = y + (37 if canvas.has("mlp_activation") else 22)
+    canvas.wire((x, y), (x, end - 4))
+    canvas.pill("mlp_activation", x, y + 16)
+    return end
 
 
 def _gated(canvas: Canvas, shape: MlpShape, x: float, top: float) -> float:
