@@ -1,4 +1,4 @@
-"""`python -m catalogue`: examine every class, and write docs/families.md."""
+"""`python -m catalogue`: examine every class, and write docs/families.md and the data of the encyclopedia's page."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from catalogue.workers import ROOT, Row, examine_all, keep, kept, mark, serve, versions
 
 PAGE = ROOT / "docs" / "families.md"
+DATA = ROOT / "src" / "cutaway" / "data" / "families.json"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,11 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="how many at a time (2)")
     parser.add_argument("--page", type=Path, default=PAGE, help="where to write (docs/families.md)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--data", type=Path, default=DATA, help="where to (src/cutaway/data/families.json)")
     chosen = parser.parse_args(arguments)
     if chosen.worker:
         serve()
         return 0
-    from catalogue import page, tiny
+    from catalogue import data, page, tiny
 
     cases = tiny.cases(images=True)
     if chosen.only:
@@ -54,7 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(line for row in rows for line in page.in_lines(row)))
     else:
         chosen.page.write_text(page.written(rows, versions()), encoding="utf-8")
-        print(f"{page.total(rows)} Written: {chosen.page}")
+        chosen.data.write_text(data.written(rows, versions()), encoding="utf-8")
+        print(f"{page.total(rows)} Written: {chosen.page} and {chosen.data}")
     return 0 if all(row["state"] != "broken off" for row in rows) else 1
 
 

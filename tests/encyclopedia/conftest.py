@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SHOWN = ("phi", "llama", "gpt2", "gpt_neox")
 """The families of which the tests build pages; `test_pages` asks those of the others without building them."""
 
-PAGES = ("index", "glossary", *SHOWN)
+PAGES = ("index", "classes", "glossary", *SHOWN)
 
 
 @pytest.fixture(scope="session")

@@ -125,6 +125,24 @@ def test_the_filter(open_page) -> None:
     assert len(families()) == 4, "two values of one trait are alternatives"
 
 
+def test_the_filter_of_cards_is_that_of_the_table_beside_them(open_page) -> None:
+    page = open_page("index.html")
+    page.get_by_role("searchbox").fill("pythia")
+    assert page.locator(".side-by-side tbody tr:visible th").all_inner_texts() == ["GPT-NeoX"]
+    assert page.locator("#count").inner_text() == "1 family"
+
+
+def test_the_filter_of_classes(open_page) -> None:
+    page = open_page("classes.html")
+    page.get_by_role("searchbox").fill("deepseek experts")
+    names = page.locator("tr[data-family]:visible th code").all_inner_texts()
+    assert "DeepseekV3ForCausalLM" in names
+    assert all("deepseek" in name.lower() for name in names)
+    assert page.locator("#count").inner_text() == f"{len(names)} classes"
+    page.get_by_role("button", name="not opened").click()
+    assert page.get_by_text("No class here is like that").is_visible()
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [("pythia", ["GPT-NeoX"]), ("C_ATTN", ["GPT-2"]), ("rmsnorm", ["Llama"]), ("phi dense", ["Phi"]), ("xyz", [])],
@@ -173,7 +191,7 @@ def test_the_bar_shows_every_page(open_page, width) -> None:
     assert bar.evaluate("bar => bar.scrollWidth <= bar.clientWidth")
     links = page.locator("header.top nav a")
     assert links.count() == len(PAGES)
-    assert links.locator("visible=true").all_inner_texts() == ["Glossary"]
+    assert links.locator("visible=true").all_inner_texts() == ["All classes", "Glossary"]
     page.locator("header.top summary").click()
     assert page.locator("header.top summary").inner_text() == "Phi"
     for link in links.all():

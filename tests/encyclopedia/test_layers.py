@@ -173,9 +173,9 @@ def test_a_learned_position_that_begins_further_down_says_so() -> None:
         ("deepseek_v3", "heads", "latent"),
         ("deepseek_v3", "mlp", "experts"),
         ("phi3", "mlp", "gated"),
-        ("qwen3_next", "tokens meet in", "both"),
-        ("gemma2", "tokens meet in", "windows"),
-        ("mamba2", "tokens meet in", "a recurrence"),
+        ("qwen3_next", "attention", "hybrid"),
+        ("gemma2", "attention", "windows"),
+        ("mamba2", "attention", "none"),
         ("mamba2", "heads", "none"),
     ],
 )

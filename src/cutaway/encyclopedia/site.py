@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cutaway.encyclopedia import pages
 from cutaway.encyclopedia.checkpoints import CHECKPOINTS
+from cutaway.encyclopedia.classes import all_classes
 from cutaway.encyclopedia.folder import check_folder, write_folder
 from cutaway.encyclopedia.note import Note, Result, run_note
 from cutaway.encyclopedia.notes import notes_of
@@ -124,7 +125,8 @@ def _render(made: list[FamilyPage]) -> dict[str, bytes]:
     from cutaway.version import __version__
 
     environment = _environment()
-    words = {"families": made, "version": __version__}
+    classes = all_classes()
+    words = {"families": made, "version": __version__, "classes": classes}
     texts = {
         "index.html": environment.get_template("index.html.j2").render(**words, root="", here="index"),
         "glossary.html": environment.get_template("glossary.html.j2").render(
@@ -133,6 +135,8 @@ def _render(made: list[FamilyPage]) -> dict[str, bytes]:
         "assets/encyclopedia.css": environment.get_template("encyclopedia.css.j2").render(**_themes()),
         "assets/encyclopedia.js": (_TEMPLATES / "encyclopedia.js").read_text(encoding="utf-8"),
     }
+    if classes is not None:
+        texts["classes.html"] = environment.get_template("classes.html.j2").render(**words, root="", here="classes")
     for page in made:
         more = {"page": page, "native": pages.native_rows(page.columns), "sizes": pages.size_rows(page.columns)}
         texts[f"{page.name}.html"] = environment.get_template("family.html.j2").render(

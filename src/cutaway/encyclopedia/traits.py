@@ -54,15 +54,15 @@ def _mixing(subject: Subject, kinds: Sequence[LayerKind]) -> Trait:
     layers = subject.sizes["num_layers"]
     mixing = [layer for kind in kinds if "mixer" in kind.shapes for layer in kind.layers]
     if len(mixing) == layers:
-        return Trait("tokens meet in", "a recurrence", "no attention")
+        return Trait("attention", "none", "a recurrence in its place")
     if mixing:
-        return Trait("tokens meet in", "both", f"a recurrence on {len(mixing)} of {layers} layers")
+        return Trait("attention", "hybrid", f"a recurrence on {len(mixing)} of {layers} layers")
     types, window = getattr(config, "layer_types", None) or (), getattr(config, "sliding_window", None)
     sliding = [layer for layer, kind in enumerate(types) if kind == "sliding_attention"]
     if window and (sliding or not types) and getattr(config, "use_sliding_window", True):
         where = "every layer" if len(sliding) in (0, layers) else f"layers {ranges(sliding)}"
-        return Trait("tokens meet in", "windows", f"{window:,} tokens on {where}")
-    return Trait("tokens meet in", "full attention")
+        return Trait("attention", "windows", f"{window:,} tokens on {where}")
+    return Trait("attention", "full", "every token sees all before it")
 
 
 def _norms(subject: Subject, kinds: Sequence[LayerKind]) -> Trait:

@@ -64,6 +64,13 @@ function filter(form) {
   const reset = form.querySelector("[type=reset]");
   const nothing = document.querySelector(".nothing");
 
+  // A family may be shown twice, as a card and as a row; what is said of it in one is found in both.
+  const said = new Map();
+  for (const family of families) {
+    const { words = "" } = family.dataset;
+    said.set(family.dataset.family, `${said.get(family.dataset.family) ?? ""} ${words} ${family.textContent}`.toLowerCase());
+  }
+
   function apply() {
     const wanted = new Map();
     for (const chip of chips.filter((one) => one.getAttribute("aria-pressed") === "true")) {
@@ -71,18 +78,19 @@ function filter(form) {
       wanted.set(trait, [...(wanted.get(trait) ?? []), `${trait}=${value};`]);
     }
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let count = 0;
+    const shown = new Set();
     for (const family of families) {
       const traits = family.dataset.traits;
-      const text = `${family.dataset.words} ${family.textContent}`.toLowerCase();
+      const text = said.get(family.dataset.family);
       const fits =
         [...wanted.values()].every((any) => any.some((one) => `;${traits}`.includes(`;${one}`))) &&
         words.every((word) => text.includes(word));
       family.hidden = !fits;
-      count += fits;
+      if (fits) shown.add(family.dataset.family);
     }
-    form.querySelector("#count").textContent = count === 1 ? "1 family" : `${count} families`;
-    nothing.hidden = count > 0;
+    const { one, many } = form.dataset;
+    form.querySelector("#count").textContent = shown.size === 1 ? `1 ${one}` : `${shown.size} ${many}`;
+    nothing.hidden = shown.size > 0;
     reset.hidden = wanted.size === 0 && words.length === 0;
   }
 
