@@ -61,6 +61,8 @@ def grouped(model_type: str, **changes: Any) -> PretrainedConfig:
 
 _WINDOW = {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
 
+_CAPS = {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 7.0}
+
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "llama": llama,
     "llama-biases": lambda: llama(attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
@@ -79,6 +81,10 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     ),
     "mistral": lambda: grouped("mistral", sliding_window=None),
     "mistral-window": lambda: grouped("mistral", sliding_window=3, head_dim=16),
+    "gemma2": lambda: grouped("gemma2", head_dim=16, sliding_window=3, query_pre_attn_scalar=24, **_CAPS),
+    "gemma2-uncapped": lambda: usual(
+        "gemma2", num_key_value_heads=4, head_dim=4, attention_bias=True, **_WINDOW, **dict.fromkeys(_CAPS)
+    ),
 }
 """Every case that the conformance tests run, by the name of its row in `native.NATIVE` and what is other in it."""
 
@@ -88,8 +94,15 @@ APART: dict[str, Callable[[], PretrainedConfig]] = {
 """Cases of families whose blocks the conformance tests do not describe: they have tests of their own."""
 
 
-def build(config: PretrainedConfig, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """A model of this config with the same random weights each time."""
+def kernels(kind: str) -> tuple[str, ...]:
+    """The implementations of attention that a case's class has, its own first."""
+    return ("eager",) if kind.partition("-")[0] in ("gemma2",) else ("sdpa", "eager")
+
+
+def build(
+    config: PretrainedConfig, attention: str | None = None, dtype: torch.dtype = torch.float32
+) -> PreTrainedModel:
+    """A model of this config with the same random weights each time, with the class's own attention unless told."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         hf = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
@@ -100,15 +113,23 @@ def build(config: PretrainedConfig, attention: str = "sdpa", dtype: torch.dtype 
     return hf.to(dtype).eval()
 
 
-@lru_cache(maxsize=64)
-def plain(kind: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+def plain(kind: str, attention: str = "", dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """A shared model; tests leave it as it is."""
+    return _plain(kind, attention or kernels(kind)[0], dtype)
+
+
+def wrapped(kind: str, attention: str = "", dtype: torch.dtype = torch.float32) -> StandardizedTransformer:
+    return _wrapped(kind, attention or kernels(kind)[0], dtype)
+
+
+@lru_cache(maxsize=64)
+def _plain(kind: str, attention: str, dtype: torch.dtype) -> PreTrainedModel:
     return build(CONFIGS[kind](), attention, dtype)
 
 
 @lru_cache(maxsize=64)
-def wrapped(kind: str, attention: str = "sdpa", dtype: torch.dtype = torch.float32) -> StandardizedTransformer:
-    return StandardizedTransformer(plain(kind, attention, dtype), check=False)
+def _wrapped(kind: str, attention: str, dtype: torch.dtype) -> StandardizedTransformer:
+    return StandardizedTransformer(_plain(kind, attention, dtype), check=False)
 
 
 def left_padded() -> dict[str, Tensor]:

@@ -43,6 +43,12 @@ class Native(NamedTuple):
     """The norm between the attention and the stream, where there is one; it gives `attention_output`."""
     post_mlp: str = ""
     """The same of the MLP."""
+    middle: Callable[[Tensor, Tensor], Tensor] = lambda x, attention: x + attention
+    """The stream after the attention."""
+    embedded: Callable[[Tensor], Tensor] = lambda rows: rows
+    """What the embedding's module makes of the matrix's rows."""
+    logits: Callable[[Tensor, Any], Tensor] = lambda product, config: product
+    """What the model makes of the head's product, by its config."""
     lacks: frozenset[str] = frozenset()
     """Usual values that this family does not have, or that have tests of their own."""
     adds: frozenset[str] = frozenset()
@@ -61,8 +67,25 @@ _LLAMA = Native(
     adds=_UNROTATED,
 )
 
+
+
+def _capped(product: Tensor, config: Any) -> Tensor:
+    cap = config.final_logit_softcapping
+    return product if cap is None else torch.tanh(product / cap) * cap
+
+
+_GEMMA = _LLAMA._replace(
+    norm_2="pre_feedforward_layernorm",
+    post_attention="post_attention_layernorm",
+    post_mlp="post_feedforward_layernorm",
+    embedded=lambda rows: rows * rows.shape[-1] ** 0.5,
+    logits=_capped,
+)
+
 NATIVE: dict[str, Native] = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral"), _LLAMA),
+    "gemma2": _GEMMA,
+    "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
     "gpt2": Native(
         *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
         sums=lambda x, attention, mlp: (attention + x) + mlp,

@@ -15,11 +15,11 @@ from cutaway.errors import LateEditError
 from cutaway.model.inputs import prompt_inputs
 from cutaway.vocabulary import COMMON, VALUES
 from tests.families import native
-from tests.families.models import CONFIGS, IDS, PROMPTS, left_padded, plain, wrapped
+from tests.families.models import CONFIGS, IDS, PROMPTS, kernels, left_padded, plain, wrapped
 from tests.families.native import path_of
 
 KINDS = pytest.mark.parametrize("kind", CONFIGS)
-KERNELS = pytest.mark.parametrize("attention", ["sdpa", "eager"])
+KERNELS = pytest.mark.parametrize(("kind", "attention"), [(kind, one) for kind in CONFIGS for one in kernels(kind)])
 DIRECT = [name for name, row in COMMON.items() if not row.derived]
 WRITABLE = [name for name in DIRECT if not COMMON[name].read_only]
 LAYER = 1
@@ -38,7 +38,6 @@ def exact(name: str, attention: str) -> bool:
     return attention == "eager" or name not in native.STEPS
 
 
-@KINDS
 @KERNELS
 def test_every_value_is_what_a_raw_hook_sees(kind: str, attention: str) -> None:
     hf, model = plain(kind, attention), wrapped(kind, attention)
@@ -52,7 +51,6 @@ def test_every_value_is_what_a_raw_hook_sees(kind: str, attention: str) -> None:
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5, msg=name)
 
 
-@KINDS
 @KERNELS
 @pytest.mark.parametrize("way", ["in place", "assigned", "by a function"])
 def test_an_edit_does_what_the_same_edit_by_a_raw_hook_does(kind: str, attention: str, way: str) -> None:
@@ -100,7 +98,6 @@ def _edited(model: Any, name: str, way: str) -> Tensor:
         return model.logits
 
 
-@KINDS
 @KERNELS
 def test_the_block_is_the_sum_of_its_terms_in_the_familys_own_order(kind: str, attention: str) -> None:
     values = wrapped(kind, attention).read(left_padded())
@@ -108,7 +105,7 @@ def test_the_block_is_the_sum_of_its_terms_in_the_familys_own_order(kind: str, a
         x, attn, mlp = (values[path_of(name, layer)] for name in ("layer_input", "attention_output", "mlp_output"))
         assert torch.equal(native.native(kind).sums(x, attn, mlp), values[f"layers.{layer}.layer_output"])
         if native.native(kind).sequential:
-            assert torch.equal(x + attn, values[f"layers.{layer}.layer_mid"])
+            assert torch.equal(native.native(kind).middle(x, attn), values[f"layers.{layer}.layer_mid"])
 
 
 @KINDS
@@ -136,8 +133,8 @@ def test_each_name_means_what_the_vocabulary_says(kind: str) -> None:
             _attention_follows_from_its_arguments(v, parts.attention)
     assert torch.equal(values["final_norm_output"], parts.norm(values["layers.2.layer_output"]))
     assert torch.equal(values["lm_head_output"], parts.head(values["final_norm_output"]))
-    assert torch.equal(values["logits"], values["lm_head_output"])
-    assert torch.equal(values["token_embeddings"], parts.embed.weight[IDS])
+    assert torch.equal(values["logits"], native.native(kind).logits(values["lm_head_output"], hf.config))
+    assert torch.equal(values["token_embeddings"], native.native(kind).embedded(parts.embed.weight[IDS]))
     torch.testing.assert_close(values["next_token_probs"], values["logits"][:, -1].softmax(-1))
 
 
@@ -163,7 +160,6 @@ def _seen(attention: Any) -> Tensor:
     return order if window is None else order.triu(1 - window)
 
 
-@KINDS
 @KERNELS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_a_traced_pass_is_the_plain_one_bit_for_bit(kind: str, attention: str, dtype: torch.dtype) -> None:
@@ -180,7 +176,6 @@ def test_a_traced_pass_is_the_plain_one_bit_for_bit(kind: str, attention: str, d
         assert torch.equal(logits, expected)
 
 
-@KINDS
 @KERNELS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_it_passes_its_own_check(kind: str, attention: str, dtype: torch.dtype) -> None:
@@ -228,6 +223,7 @@ _PRINTED = {
     "qwen2": ("(self_attn): Qwen2Attention", "(post_attention_layernorm): Qwen2RMSNorm", "(down_proj)"),
     "qwen3": ("(self_attn): Qwen3Attention", "(q_norm): Qwen3RMSNorm", "(k_norm): Qwen3RMSNorm", "(act_fn)"),
     "mistral": ("(self_attn): MistralAttention", "(input_layernorm): MistralRMSNorm", "(o_proj)", "(up_proj)"),
+    "gemma2": ("(self_attn): Gemma2Attention", "(pre_feedforward_layernorm): Gemma2RMSNorm", "(down_proj)"),
     "gpt2": (
         *("(embed_tokens/wte)", "(layers/h)", "GPT2Block", "(input_layernorm/ln_1)", "(norm/ln_f)"),
         *("(self_attn/attn)", "(post_attention_layernorm/ln_2)", "(o_proj/c_proj)", "(act_fn/act)"),

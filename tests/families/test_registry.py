@@ -55,7 +55,8 @@ def test_a_file_speaks_of_standard_modules_where_there_are(name: str) -> None:
         assert {site.module for site in part.values.values()} - {""} - named <= OWN_NAMES.get(name, set())
 
 
-OWN_NAMES: dict[str, set[str]] = {}
+_SANDWICH = {"post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
+OWN_NAMES: dict[str, set[str]] = {"gemma2": _SANDWICH}
 """Sites of these families name modules that have no standard name."""
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError, UnsupportedModelError
 from cutaway.families.family import Family
+from cutaway.families.gemma2 import GEMMA2
 from cutaway.families.gpt2 import GPT2
 from cutaway.families.gpt_neox import GPT_NEOX
 from cutaway.families.llama import LLAMA
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {
         QWEN2,
         QWEN3,
         MISTRAL,
+        GEMMA2,
     )
 }
 """All families by name."""
