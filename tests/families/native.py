@@ -68,7 +68,6 @@ _LLAMA = Native(
 )
 
 
-
 def _capped(product: Tensor, config: Any) -> Tensor:
     cap = config.final_logit_softcapping
     return product if cap is None else torch.tanh(product / cap) * cap

@@ -12,44 +12,52 @@ from tests import raw, tiny
 from tests.families import models, native
 from tests.model.test_weights import KINDS, PHI, pair
 
+SUMMED = [kind for kind in KINDS if kind in PHI or "head_contributions" not in native.native(kind).lacks]
 NAME = "layers.1.self_attn.head_contributions"
 
 
 def expected(kind: str, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Each head alone through the plain projection, without its bias; and what the attention adds."""
+    """Each head alone through the plain projection, without its bias, times what a norm behind it makes of the whole;
+    and what the attention adds."""
     hf, _ = pair(kind)
+    norm = None
     if kind in PHI:
         premix, output = (raw.value(hf, inputs, f"attention_{name}", 1) for name in ("premix", "output"))
         dense = hf.model.layers[1].self_attn.dense
     else:
         premix, output = (native.value(hf, kind, inputs, f"attention_{name}", 1) for name in ("premix", "output"))
-        dense = native.Parts(hf, kind, 1).o_proj
+        dense, norm = native.Parts(hf, kind, 1).o_proj, native.Parts(hf, kind, 1).after_attention
     parts = []
     with torch.no_grad():
+        whole = dense(premix.flatten(-2))
+        gain = norm(whole) / whole if norm else torch.ones_like(whole)
         nothing = dense(torch.zeros_like(premix.flatten(-2)))
         for head in range(premix.shape[2]):
             alone = torch.zeros_like(premix)
             alone[:, :, head] = premix[:, :, head]
-            parts.append(dense(alone.flatten(-2)) - nothing)
+            parts.append((dense(alone.flatten(-2)) - nothing) * gain)
     return torch.stack(parts, dim=2), output
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SUMMED)
 def test_they_are_each_head_alone_and_sum_to_the_attentions_output(kind: str) -> None:
     _, model = pair(kind)
-    # GPT-2 is given positions that count real tokens, which the raw pass is not.
-    inputs = tiny.as_inputs(tiny.IDS) if kind.startswith("gpt2") else models.left_padded()
+    # GPT-2 is given positions that count real tokens, which the raw pass is not; eager attention in float64 gives NaN
+    # where a query sees nothing, and a norm of transformers computes in float32.
+    padded = not kind.startswith(("gpt2", "gemma2"))
+    inputs = models.left_padded() if padded else tiny.as_inputs(tiny.IDS)
+    tolerance = 1e-11 if kind in PHI or not native.native(kind).post_attention else 1e-5
     parts, output = expected(kind, inputs)
     with model.trace(inputs):
         traced = model.layers[1].self_attn.head_contributions
     found = model.read(inputs, NAME, "layers.1.self_attn.attention_output")
-    torch.testing.assert_close(traced, parts, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(traced, parts, rtol=tolerance, atol=tolerance)
     assert torch.equal(found[NAME], traced)
     assert list(found) == [NAME, "layers.1.self_attn.attention_output"]
     bias = model.layers[1].self_attn.b_O
-    torch.testing.assert_close(traced.sum(2) + (0 if bias is None else bias), output, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(traced.sum(2) + (0 if bias is None else bias), output, rtol=tolerance, atol=tolerance)
     last = model.read(inputs, "head_contributions", positions=-1)
-    torch.testing.assert_close(last[NAME], parts[:, -1], rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(last[NAME], parts[:, -1], rtol=tolerance, atol=tolerance)
     assert len(last) == 3
 
 
