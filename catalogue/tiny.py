@@ -160,6 +160,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "lsh_attn_chunk_length": 4,
         "local_attn_chunk_length": 4,
         "num_buckets": 2,
+        "hash_seed": 0,
     },
     "xlstm": {
         "num_heads": 4,

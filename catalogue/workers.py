@@ -148,11 +148,13 @@ def mark() -> str:
 
 
 def kept(own: str) -> dict[str, Row]:
-    """What was found before by the same sources, by name."""
+    """What was found before by the same sources, by name; what others found is thrown away."""
     if not KEPT.exists():
         return {}
-    rows = [json.loads(line) for line in KEPT.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return {row["name"]: row for row in rows if row.pop("mark", "") == own}
+    lines = [line for line in KEPT.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    rows = [row for row in map(json.loads, lines) if row["mark"] == own]
+    KEPT.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return {row["name"]: row for row in rows}
 
 
 def keep(row: Row, own: str) -> None:

@@ -194,7 +194,7 @@ class Family:
 
     def why_lacking(self, name: str) -> str:
         """Why the family has no site for a value, in a sentence."""
-        return self.unavailable.get(name) or why_lacking(name, self.name)
+        return self.unavailable.get(name) or why_lacking(name, self.name, derived=self.derived)
 
     def config_keys(self) -> list[str]:
         """The config's own keys of the sizes."""

@@ -25,6 +25,7 @@ _LACKS = {
 }
 
 
-def why_lacking(name: str, family: str) -> str:
+def why_lacking(name: str, family: str, *, derived: bool = False) -> str:
     """A sentence for a value for which a family states neither site nor reason."""
-    return _LACKS.get(name) or f"The family file of {family} has no site for `{name}`."
+    told = f"No `{name}` was found in a pass of this model." if derived else ""
+    return _LACKS.get(name) or told or f"The family file of {family} has no site for `{name}`."

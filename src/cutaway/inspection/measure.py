@@ -13,6 +13,7 @@ import torch
 
 from cutaway.errors import CheckError, UnsupportedModelError
 from cutaway.families import Family, Kind, TakenOff
+from cutaway.families.stream import names_in
 from cutaway.inspection.check import check
 from cutaway.inspection.check.compare import close
 from cutaway.inspection.check.places import run_plain
@@ -23,6 +24,7 @@ from cutaway.subject.arguments import takes
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary import ValuePath
 
+_ADDED = ("attention_output", "mixer_output", "mlp_output", "layer_mid")
 _MOST = 60
 """How many claims are taken off before it is given up."""
 
@@ -112,13 +114,7 @@ def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
     if claim == "heads merged":
         return _changed(subject, layers, premix_differs=why), TakenOff("premix is the heads", layers, why)
     if claim == "sum":
-        gone = [
-            name
-            for name in ("attention_output", "mixer_output", "mlp_output", "layer_mid")
-            if _has(subject, path, name)
-        ]
-        family = _changed(subject, layers, drop=gone, why=why, stream=(), no_sum=f"Measured at load: {why}")
-        return family, TakenOff("the sum", layers, why)
+        return _without_sum(subject, path, layers, why, []), TakenOff("the sum", layers, why)
     names = {
         "pattern": ("attention_scores", "attention_probabilities"),
         "projected": ("attention_premix",),
@@ -126,9 +122,19 @@ def _without(subject: Subject, error: CheckError) -> tuple[Family, TakenOff]:
         "neurons projected": ("mlp_neurons",),
     }
     gone = list(names.get(claim, (path.name,)))
-    return _changed(subject, layers, drop=gone, why=why), TakenOff(
-        " and ".join(f"`{name}`" for name in gone), layers, why
-    )
+    off = TakenOff(" and ".join(f"`{name}`" for name in gone), layers, why)
+    stated = subject.family_at(layers[0]).stream if layers else ()
+    if stated and {"layer_output", *names_in(stated)} & set(gone):
+        return _without_sum(subject, path, layers, why, gone), off
+    return _changed(subject, layers, drop=gone, why=why), off
+
+
+def _without_sum(subject: Subject, path: ValuePath, layers: tuple[int, ...], why: str, others: list[str]) -> Family:
+    """The family without the sum on some layers, and without other values: what the sublayers add to the stream is
+    known by the sum alone, and of what is not there no sum can be put to the test."""
+    terms = [name for name in _ADDED if name not in others and _has(subject, path, name)]
+    no_sum = f"Measured at load: {why}"
+    return _changed(subject, layers, drop=[*others, *terms], why=why, stream=(), no_sum=no_sum)
 
 
 def _has(subject: Subject, path: ValuePath, name: str) -> bool:

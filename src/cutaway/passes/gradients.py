@@ -23,7 +23,6 @@ from torch import Tensor
 
 from cutaway.errors import GradientError
 from cutaway.sites.slots import map_tensors
-from cutaway.subject.address import Address
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
 from cutaway.tracing.checkpointing import checkpoint_around
@@ -68,18 +67,23 @@ def refuse_without_record(running: ForwardPass, path: str, around: Any) -> None:
 def start_graph(subject: Subject, running: ForwardPass) -> None:
     """Has the graph begin at the token embeddings where all parameters are frozen; no parameter's flag is touched.
 
-    In a call that is given embeddings in the place of ids it begins where they enter the first block.
+    In a call that is given embeddings in the place of ids it begins where they enter the first block. Of a derived
+    family that does not claim one of the two, since its shape is another say, it is what the module returns or takes.
     """
 
-    def begin_at(address: Address) -> None:
+    def begin_at(path: ValuePath, module: str, name: str) -> None:
+        claimed = subject.is_available(path)
+        address = subject.address(path) if claimed else subject.native_address(module, module, name)
+
         def require(passing: Any) -> Any:
             value = address.read(passing)
-            return None if value.requires_grad else address.write(passing, in_graph(value))
+            is_in = not isinstance(value, Tensor) or value.requires_grad
+            return None if is_in else address.write(passing, in_graph(value))
 
         running.attach(address.module, address.moment, require)
 
-    for path in (ValuePath("token_embeddings", None), ValuePath("layer_input", 0)):
-        begin_at(subject.address(path))
+    begin_at(ValuePath("token_embeddings", None), subject.module_path("model", None, "embed_tokens"), "output")
+    begin_at(ValuePath("layer_input", 0), subject.host_path("layer", 0), "input")
 
 
 def in_graph(value: Any) -> Any:

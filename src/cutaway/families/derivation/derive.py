@@ -187,7 +187,7 @@ def _uncalled(calls: int, layers: list[int]) -> Kind:
     if not calls:
         why = "A pass from ids alone does not come by this layer."
     gone = {value.name: why for value in VALUES.values() if value.host != "model" and not value.derived}
-    return Kind(name=f"{calls} calls a pass", layers=frozenset(layers), unavailable=gone)
+    return Kind(name=f"{calls} calls a pass", layers=frozenset(layers), unavailable=gone, stream=(), no_sum=why)
 
 
 def _kind(word: str, layers: list[int], found: Found) -> Kind:

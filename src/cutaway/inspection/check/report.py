@@ -46,7 +46,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         what = "what was derived of it, and measured" if self.derived else "the standard vocabulary"
-        lines = [f"{self.model} keeps {what}:"]
+        lines = [f"{self.model} keeps {what}:" if self.results else f"{self.model} could not be put to the test:"]
         lines += [f"  ✓ {result.promise} ({result.cases})" for result in self.results]
         lines += [f"  – untested: {skipped.promise}: {skipped.why}" for skipped in self.untested]
         return "\n".join(lines + [f"  – taken off: {off.told()}" for off in self.taken_off])
