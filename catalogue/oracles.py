@@ -18,7 +18,7 @@ from catalogue.raw import Spot
 from catalogue.specimen import IDS, Specimen, quiet, same, told
 from cutaway import StandardizedTransformer
 from cutaway.errors import UnavailableValueError
-from cutaway.families.stream import names_in
+from cutaway.families.stream import Normed, names_in
 
 STEPS = 3
 _ROUNDING = 1e-5
@@ -310,7 +310,10 @@ def _total(term: Any, values: Mapping[str, Tensor], block: Any) -> Tensor:
         for part in rest:
             first = first + part
         return first
-    return _total(term.term, values, block) * (getattr(block, term.by) if term.learned else term.by)
+    inner = _total(term.term, values, block)
+    if isinstance(term, Normed):
+        return block.get_submodule(term.by)(inner)
+    return inner * (getattr(block, term.by) if term.learned else term.by)
 
 
 def bfloat16(case: tiny.Case) -> Outcome:

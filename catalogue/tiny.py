@@ -150,6 +150,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "qwen2_5_omni_thinker": {**_THREE_AXES, "vision_start_token_id": 150},
     "qwen2_5_vl": {**_THREE_AXES, "vision_config": {"depth": 2, "out_hidden_size": 64}},
     "qwen2_vl": {**_THREE_AXES, "vision_config": {"depth": 2, "embed_dim": 64}},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 150},
     "qwen4_exp": {"text_config": _QWEN4},
     "qwen4_exp_text": _QWEN4,
     "reformer": {

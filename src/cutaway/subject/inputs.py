@@ -89,17 +89,22 @@ def cached_positions(forward: Mapping[str, Any]) -> int:
     """How many positions the cache holds that is among a forward's arguments; `UNKNOWN` where that cannot be known."""
     cache: Any = forward.get("cache")
     cache = forward.get("past_key_values") if cache is None else cache
-    if not hasattr(cache, "get_seq_length"):
-        return 0
+    counts, tokens = hasattr(cache, "get_seq_length"), forward.get("input_ids")
     try:
-        return int(cache.get_seq_length())
-    except ValueError:  # a cache of states alone counts no tokens; the mask of all tokens so far tells
-        mask, tokens = forward.get("attention_mask"), forward.get("input_ids")
+        return int(cache.get_seq_length()) if counts else _more_than_are_run(forward)
+    except ValueError:  # a cache of states alone counts no tokens
         if not isinstance(tokens, Tensor):
             return 0
-        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > tokens.shape[1]:
-            return mask.shape[1] - tokens.shape[1]
-        return tokens_before(cache, tokens.shape[1])
+        return _more_than_are_run(forward) or tokens_before(cache, tokens.shape[1])
+
+
+def _more_than_are_run(forward: Mapping[str, Any]) -> int:
+    """By how many tokens the mask is wider than the tokens that are run: it is of all so far, also where a model keeps
+    what it has seen in an argument of its own, as RWKV does, or in a cache that does not count."""
+    mask, tokens = forward.get("attention_mask"), forward.get("input_ids")
+    if not isinstance(tokens, Tensor) or not isinstance(mask, Tensor) or mask.ndim != 2:
+        return 0
+    return max(mask.shape[1] - tokens.shape[1], 0)
 
 
 def _positions(mask: Tensor, seq: int, device: torch.device) -> dict[str, Tensor]:

@@ -93,7 +93,10 @@ def _eager(
         flash=_is_flash(module),
         window=options.get("sliding_window"),
     )
-    call = (module, query * scaling, key, value, mask.additive)
+    additive = mask.additive
+    if additive is None:  # to which an eager function may add all the same, as ModernBERT's does
+        additive = query.new_zeros((1, 1, query.shape[-2], key.shape[-2]))
+    call = (module, query * scaling, key, value, additive)
     result, weights = watched(SoftmaxWatch(reach), eager, *call, scaling=1.0, **options)
     if mask.empty is not None:
         result = result.masked_fill(mask.empty.transpose(1, 2)[..., None], 0)
