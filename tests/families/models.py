@@ -85,6 +85,10 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "gemma2-uncapped": lambda: usual(
         "gemma2", num_key_value_heads=4, head_dim=4, attention_bias=True, **_WINDOW, **dict.fromkeys(_CAPS)
     ),
+    "stablelm": lambda: grouped("stablelm", use_qkv_bias=True),
+    "stablelm-parallel": lambda: grouped(
+        "stablelm", use_parallel_residual=True, qk_layernorm=True, tie_word_embeddings=True
+    ),
 }
 """Every case that the conformance tests run, by the name of its row in `native.NATIVE` and what is other in it."""
 

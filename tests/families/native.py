@@ -82,9 +82,10 @@ _GEMMA = _LLAMA._replace(
 )
 
 NATIVE: dict[str, Native] = {
-    **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral"), _LLAMA),
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral", "stablelm"), _LLAMA),
     "gemma2": _GEMMA,
     "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
+    "stablelm-parallel": _LLAMA._replace(norm_2="input_layernorm", sequential=False),
     "gpt2": Native(
         *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
         sums=lambda x, attention, mlp: (attention + x) + mlp,

@@ -224,6 +224,7 @@ _PRINTED = {
     "qwen3": ("(self_attn): Qwen3Attention", "(q_norm): Qwen3RMSNorm", "(k_norm): Qwen3RMSNorm", "(act_fn)"),
     "mistral": ("(self_attn): MistralAttention", "(input_layernorm): MistralRMSNorm", "(o_proj)", "(up_proj)"),
     "gemma2": ("(self_attn): Gemma2Attention", "(pre_feedforward_layernorm): Gemma2RMSNorm", "(down_proj)"),
+    "stablelm": ("(self_attn): StableLmAttention", "(input_layernorm): LayerNorm", "(gate_proj)", "(norm): LayerNorm"),
     "gpt2": (
         *("(embed_tokens/wte)", "(layers/h)", "GPT2Block", "(input_layernorm/ln_1)", "(norm/ln_f)"),
         *("(self_attn/attn)", "(post_attention_layernorm/ln_2)", "(o_proj/c_proj)", "(act_fn/act)"),

@@ -17,6 +17,7 @@ from cutaway.families.mistral import MISTRAL
 from cutaway.families.phi import PHI
 from cutaway.families.qwen2 import QWEN2
 from cutaway.families.qwen3 import QWEN3
+from cutaway.families.stablelm import STABLELM
 from cutaway.vocabulary import VALUES, Value
 from cutaway.vocabulary.values import as_rare
 
@@ -34,6 +35,7 @@ FAMILIES: dict[str, Family] = {
         QWEN3,
         MISTRAL,
         GEMMA2,
+        STABLELM,
     )
 }
 """All families by name."""

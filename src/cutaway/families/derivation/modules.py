@@ -29,10 +29,10 @@ def is_linear(module: nn.Module) -> bool:
 
 
 def is_norm(module: nn.Module) -> bool:
-    """Whether it is a norm, by its name, and holds no more than vectors."""
-    parameters = list(module.parameters())
-    by_name = "norm" in type(module).__name__.lower()
-    return by_name and not any(True for _ in module.children()) and all(p.ndim <= 1 for p in parameters)
+    """Whether it is a norm, or a norm for each head, by its name, and holds no more than vectors."""
+    parts = [part for part in module.modules() if not isinstance(part, nn.ModuleList)]
+    by_name = all("norm" in type(part).__name__.lower() for part in parts)
+    return bool(parts) and by_name and all(p.ndim <= 1 for p in module.parameters())
 
 
 def is_activation(module: nn.Module) -> bool:
