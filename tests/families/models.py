@@ -81,6 +81,10 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     ),
     "mistral": lambda: grouped("mistral", sliding_window=None),
     "mistral-window": lambda: grouped("mistral", sliding_window=3, head_dim=16),
+    "phi3": lambda: grouped("phi3", rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.5}),
+    "phi3-window": lambda: usual(
+        "phi3", num_key_value_heads=4, sliding_window=3, resid_pdrop=0.1, embd_pdrop=0.1, tie_word_embeddings=True
+    ),
     "gemma2": lambda: grouped("gemma2", head_dim=16, sliding_window=3, query_pre_attn_scalar=24, **_CAPS),
     "gemma2-uncapped": lambda: usual(
         "gemma2", num_key_value_heads=4, head_dim=4, attention_bias=True, **_WINDOW, **dict.fromkeys(_CAPS)

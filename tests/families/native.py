@@ -38,7 +38,7 @@ class Native(NamedTuple):
     sums: Callable[[Tensor, Tensor, Tensor], Tensor]
     sequential: bool = True
     gate: str = ""
-    """What the activation is multiplied by, a module of the MLP."""
+    """What the activation is multiplied by, a module of the MLP or the last columns of one."""
     post_attention: str = ""
     """The norm between the attention and the stream, where there is one; it gives `attention_output`."""
     post_mlp: str = ""
@@ -83,6 +83,7 @@ _GEMMA = _LLAMA._replace(
 
 NATIVE: dict[str, Native] = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral", "stablelm"), _LLAMA),
+    "phi3": _LLAMA._replace(activation="activation_fn", gate="gate_up_proj", adds=frozenset()),
     "gemma2": _GEMMA,
     "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
     "stablelm-parallel": _LLAMA._replace(norm_2="input_layernorm", sequential=False),

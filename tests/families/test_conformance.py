@@ -126,7 +126,8 @@ def test_each_name_means_what_the_vocabulary_says(kind: str) -> None:
             if has(kind, "mlp_neurons"):
                 assert torch.equal(v["mlp_output"], after_mlp(parts.down(v["mlp_neurons"])))
                 name = native.native(kind).gate
-                gate = parts.mlp.get_submodule(name)(v["mlp_input"]) if name else 1
+                columns = v["mlp_neurons"].shape[-1]
+                gate = parts.mlp.get_submodule(name)(v["mlp_input"])[..., -columns:] if name else 1
                 assert torch.equal(v["mlp_neurons"], v["mlp_activation"] * gate)
             assert torch.equal(v["attention_premix"], v["attention_head_outputs"])
             assert torch.equal(v["attention_output"], after_attention(parts.o_proj(v["attention_premix"].flatten(-2))))
@@ -223,6 +224,7 @@ _PRINTED = {
     "qwen2": ("(self_attn): Qwen2Attention", "(post_attention_layernorm): Qwen2RMSNorm", "(down_proj)"),
     "qwen3": ("(self_attn): Qwen3Attention", "(q_norm): Qwen3RMSNorm", "(k_norm): Qwen3RMSNorm", "(act_fn)"),
     "mistral": ("(self_attn): MistralAttention", "(input_layernorm): MistralRMSNorm", "(o_proj)", "(up_proj)"),
+    "phi3": ("(self_attn): Phi3Attention", "(qkv_proj): Linear", "(gate_up_proj)", "(act_fn/activation_fn)"),
     "gemma2": ("(self_attn): Gemma2Attention", "(pre_feedforward_layernorm): Gemma2RMSNorm", "(down_proj)"),
     "stablelm": ("(self_attn): StableLmAttention", "(input_layernorm): LayerNorm", "(gate_proj)", "(norm): LayerNorm"),
     "gpt2": (

@@ -35,6 +35,8 @@ def projected(hf: Any, kind: str, x: Tensor, layer: int) -> list[Tensor]:
         return list(fused.unflatten(-1, (heads, -1)).chunk(3, dim=-1))
     attention = hf.model.layers[layer].self_attn
     keys = hf.config.num_key_value_heads
+    if kind.startswith("phi3"):
+        return list(attention.qkv_proj(x).unflatten(-1, (heads + 2 * keys, -1)).split([heads, keys, keys], dim=-2))
     return [
         getattr(attention, f"{name}_proj")(x).unflatten(-1, (count, -1))
         for name, count in (("q", heads), ("k", keys), ("v", keys))
@@ -79,14 +81,16 @@ def test_outputs_mlp_and_vocabulary_are_those_of_the_plain_modules(kind: str) ->
         "phi": ("fc1", "fc2", ""),
         "gpt2": ("c_fc", "c_proj", ""),
         "neox": ("dense_h_to_4h", "dense_4h_to_h", ""),
+        "phi3": ("gate_up_proj", "down_proj", "gate_up_proj"),
     }
     first, last, gate = own.get(kind.partition("-")[0], gated)
     attention, mlp = layer.self_attn.module, layer.mlp.module
     dense = next(getattr(attention, n) for n in ("dense", "c_proj", "o_proj") if hasattr(attention, n))
+    width = neurons.shape[-1]
     with torch.no_grad():
         cases = [
             (plus(torch.einsum("bshd,hdm->bsm", z, layer.self_attn.W_O), layer.self_attn.b_O), dense(z.flatten(-2))),
-            (plus(x @ layer.mlp.W_in, layer.mlp.b_in), getattr(mlp, first)(x)),
+            (plus(x @ layer.mlp.W_in, layer.mlp.b_in), getattr(mlp, first)(x)[..., -width:]),
             (plus(neurons @ layer.mlp.W_out, layer.mlp.b_out), getattr(mlp, last)(neurons)),
             (plus(x @ model.W_U, model.b_U), hf.lm_head(x)),
         ]
@@ -96,7 +100,7 @@ def test_outputs_mlp_and_vocabulary_are_those_of_the_plain_modules(kind: str) ->
             with pytest.raises(UnavailableValueError, match="more than multiply"):
                 model.W_E
         if gate:
-            cases.append((plus(x @ layer.mlp.W_gate, layer.mlp.b_gate), getattr(mlp, gate)(x)))
+            cases.append((plus(x @ layer.mlp.W_gate, layer.mlp.b_gate), getattr(mlp, gate)(x)[..., :width]))
     for found, expected in cases:
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
     if not gate:

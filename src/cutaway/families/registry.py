@@ -15,6 +15,7 @@ from cutaway.families.gpt_neox import GPT_NEOX
 from cutaway.families.llama import LLAMA
 from cutaway.families.mistral import MISTRAL
 from cutaway.families.phi import PHI
+from cutaway.families.phi3 import PHI3
 from cutaway.families.qwen2 import QWEN2
 from cutaway.families.qwen3 import QWEN3
 from cutaway.families.stablelm import STABLELM
@@ -35,6 +36,7 @@ FAMILIES: dict[str, Family] = {
         QWEN3,
         MISTRAL,
         GEMMA2,
+        PHI3,
         STABLELM,
     )
 }
