@@ -98,6 +98,8 @@ def test_what_does_not_exist_says_why_in_a_clause() -> None:
         ([0, 2, 3, 4, 7], "0, 2-4, 7"),
         ([1, 3, 5, 7, 9], "1, 3, ... 9"),
         ([1, 3], "1, 3"),
+        ([layer for layer in range(48) if layer % 4 != 3], "0-2, 4-6, ... 44-46"),
+        ([0, 1, 4, 5, 8, 9, 12], "0-1, 4-5, 8-9, 12"),
     ],
 )
 def test_ranges(numbers: list[int], said: str) -> None:

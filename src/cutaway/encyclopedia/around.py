@@ -47,7 +47,11 @@ def around(subject: Subject) -> Around:
         (entrance if order[path, "exit"] < first else leaving).append(key)
     if _setting(subject, "embedding_multiplier"):
         entrance.insert(0, "model.scale")
-    elif not entrance and not _flows_on(subject, "token_embeddings", None, "layer_input", 0):
+    elif (
+        not entrance
+        and not hasattr(subject.hf.config, "embedding_multiplier")
+        and not _flows_on(subject, "token_embeddings", None, "layer_input", 0)
+    ):
         entrance.append("model.between")
     logits = [key for key, name in _ON_LOGITS.items() if _setting(subject, name)]
     return Around(tuple(entrance), tuple(leaving), tuple(logits), paths)

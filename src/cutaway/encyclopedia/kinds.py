@@ -44,7 +44,14 @@ class LayerKind:
     @property
     def told(self) -> str:
         """Which layers they are: `layers 0, 2, ... 46`."""
-        return f"layer{'s' if len(self.layers) > 1 else ''} {ranges(self.layers)}"
+        numbers = ranges(self.layers)
+        if len(numbers) > _LONG:
+            return f"{len(self.layers)} of {self.of} layers"
+        return f"layer{'s' if len(self.layers) > 1 else ''} {numbers}"
+
+
+_LONG = 30
+"""Letters beyond which the numbers of layers are no heading any more."""
 
 
 def layer_kinds(subject: Subject) -> list[LayerKind]:

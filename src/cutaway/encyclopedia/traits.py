@@ -41,11 +41,17 @@ def traits_of(subject: Subject, kinds: Sequence[LayerKind]) -> list[Trait]:
 
 
 def _block(kinds: Sequence[LayerKind]) -> Trait:
+    hosts = [branch.host for kind in kinds for branch in kind.wiring.branches]
+    mixing = " or ".join(
+        word for host, word in (("mixer", "a recurrence"), ("attention", "attention")) if host in hosts
+    )
     if any(kind.wiring.parallel for kind in kinds):
-        return Trait("block", "parallel", "attention beside the MLP")
-    if all(len(kind.wiring.branches) == 1 for kind in kinds):
-        return Trait("block", "one sublayer", "a mixer, and no MLP")
-    return Trait("block", "sequential", "attention, then the MLP")
+        return Trait("block", "parallel", f"{mixing} beside the MLP")
+    if "mlp" not in hosts:
+        return Trait("block", "one sublayer", f"{mixing}, and no MLP")
+    shapes = [kind.shapes.get("mlp") for kind in kinds]
+    words = {"experts" if isinstance(shape, MlpShape) and shape.kind == "experts" else "the MLP" for shape in shapes}
+    return Trait("block", "sequential", f"{mixing}, then {' or '.join(sorted(words, reverse=True))}")
 
 
 def _mixing(subject: Subject, kinds: Sequence[LayerKind]) -> Trait:

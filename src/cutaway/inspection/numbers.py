@@ -7,14 +7,13 @@ from itertools import pairwise
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in short: `0-31`, `0, 2-5`, and where they are evenly spaced, `0, 2, ... 30`."""
-    steps = {b - a for a, b in pairwise(numbers)}
-    if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
-        return f"{numbers[0]}, {numbers[1]}, ... {numbers[-1]}"
+    """Numbers in short: `0-31`, `0, 2-5`, and at even distances, `0, 2, ... 30` or `0-2, 4-6, ... 44-46`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    told = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+    steps = {(b[0] - a[0], len(a), len(b)) for a, b in pairwise(runs)}
+    return f"{told[0]}, {told[1]}, ... {told[-1]}" if len(runs) > 3 and len(steps) == 1 else ", ".join(told)

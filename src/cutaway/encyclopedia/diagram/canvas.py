@@ -74,6 +74,7 @@ class Canvas:
         layer."""
         if not self.has(key):
             self._frames.append(_rect(x, y, width, height, 10, "container spread"))
+            self.caption(x + 12, y + 19, f"{key.partition('.')[2]}, in the layer itself")
             return
         self._frames.append(_rect(x, y, width, height, 10, "container"))
         part = self.part(key)

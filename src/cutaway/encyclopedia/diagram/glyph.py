@@ -15,13 +15,22 @@ def glyph(kind: LayerKind) -> str:
     stages = kind.wiring.stages
     shift = _HEIGHT / 2 if len(stages) == 1 and not kind.wiring.parallel else 0
     shapes = "".join(
-        _parallel(kind, stage) if len(stage.branches) > 1 else _one(kind, stage, _TOP + shift + i * _HEIGHT)
+        _placed(_parallel(kind, stage), i, len(stages))
+        if len(stage.branches) > 1
+        else _one(kind, stage, _TOP + shift + i * _HEIGHT)
         for i, stage in enumerate(stages)
     )
     return (
         '<svg class="glyph" viewBox="0 0 96 120" width="96" height="120" aria-hidden="true" focusable="false" '
         f'xmlns="http://www.w3.org/2000/svg"><path class="stream" d="M14 2V118"/>{shapes}</svg>'
     )
+
+
+def _placed(shapes: str, place: int, of: int) -> str:
+    """Sublayers side by side, as high as one of several stages where there are several."""
+    if of == 1:
+        return shapes
+    return f'<g transform="translate(0 {_TOP + place * _HEIGHT - 4}) scale(1 {(_HEIGHT - 6) / 108:.3f})">{shapes}</g>'
 
 
 def _parallel(kind: LayerKind, stage: Stage) -> str:
