@@ -96,7 +96,7 @@ def test_a_link_from_elsewhere_opens_a_card(open_page) -> None:
 def test_a_link_to_a_part_that_the_family_lacks_opens_its_card(open_page) -> None:
     page = open_page("glossary.html")
     page.locator("#value-layer_mid").get_by_role("link", name="Phi").click()
-    assert page.url.endswith("phi.html#part-layer_mid")
+    page.wait_for_url("**/phi.html#part-layer_mid")
     assert card(page) == "layer_mid"
     assert "parallel" in page.locator(".card.shown").inner_text()
     page.keyboard.press("Escape")
@@ -182,6 +182,16 @@ def test_every_internal_link_opens(open_page, site) -> None:
 def test_a_page_is_no_wider_than_the_screen(open_page, name, width) -> None:
     page = open_page(f"{name}.html", viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_on_paper_and_has_what_a_pointer_would_show(open_page, name) -> None:
+    page = open_page(f"{name}.html", viewport={"width": 720, "height": 1000})
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
+    assert not page.locator("header.top").is_visible()
+    if page.locator(".identity").count():
+        assert page.locator(".identity").is_visible()
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280])

@@ -111,5 +111,10 @@ function filter(form) {
   apply();
 }
 
+// On paper nothing can be opened any more.
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("main details")) details.open = true;
+});
+
 for (const stage of document.querySelectorAll(".stage")) cards(stage);
 for (const form of document.querySelectorAll("form.filter")) filter(form);
