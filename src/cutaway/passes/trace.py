@@ -78,7 +78,7 @@ class Trace(Block):
     def _enter(self) -> None:
         self._prepare()
         if self._grad:
-            refuse_without_autograd()
+            refuse_without_autograd(self._subject)
         self._cache = CallersCache.among(self._given())
         with in_mode_of(self._cache):
             self._pass = self._open_pass()

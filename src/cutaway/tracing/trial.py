@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cutaway.tracing.compiled import AsWritten
+from cutaway.tracing.packed import left_unpacked
 from cutaway.tracing.twin import meta_twin
 
 BATCH, SEQ = 3, 7
@@ -115,7 +116,7 @@ def runnable_twin(hf: PreTrainedModel) -> PreTrainedModel:
 
 @contextlib.contextmanager
 def left_as_it_was(hf: nn.Module) -> Generator[None]:
-    """A model that runs in here has the random numbers, the buffers and the mode of before when it is left."""
+    """A model that runs in here has the random numbers, buffers, 4-bit weights and mode of before when it is left."""
     buffers = [(buffer, buffer.detach().clone()) for buffer in hf.buffers() if not buffer.is_meta]
     on = {buffer.device for buffer, _ in buffers} | {parameter.device for parameter in hf.parameters()}
     accelerators = [device for device in on if device.type == "cuda"]
@@ -123,7 +124,7 @@ def left_as_it_was(hf: nn.Module) -> Generator[None]:
     try:
         try:
             written.put_on()
-            with torch.random.fork_rng(devices=accelerators), warnings.catch_warnings():
+            with torch.random.fork_rng(devices=accelerators), warnings.catch_warnings(), left_unpacked(hf):
                 warnings.simplefilter("ignore")
                 yield
         finally:

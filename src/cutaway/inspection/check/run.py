@@ -36,6 +36,7 @@ from cutaway.passes.derived import derive
 from cutaway.sites.slots import Call
 from cutaway.subject.arguments import takes
 from cutaway.subject.subject import Subject
+from cutaway.tracing.packed import left_unpacked
 from cutaway.tracing.trial import BATCH, SEQ
 
 Finding = CheckResult | Untested
@@ -59,7 +60,7 @@ def check(subject: Subject) -> CheckReport:
     if not subject.has_weights:
         return CheckReport(subject.name, (_on_meta(subject),), (Untested(_ALL, "no weights are loaded"),))
     subject.make_survey()
-    with warnings.catch_warnings(), without_dropout(subject.hf):
+    with warnings.catch_warnings(), without_dropout(subject.hf), left_unpacked(subject.hf):
         warnings.simplefilter("ignore", NonFiniteWarning)
         findings, not_finite = _Check(subject).run()
     untested = tuple(finding for finding in findings if isinstance(finding, Untested))
