@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from cutaway import StandardizedTransformer
-from cutaway.errors import CheckError, UnavailableValueError
+from cutaway.errors import CheckError, UnavailableValueError, UntestedWarning
 from tests import tiny
 from tests.families import models
 
@@ -106,3 +106,34 @@ def test_a_broken_promise_of_a_base_model_is_named() -> None:
     hf.layers[1].mlp.register_forward_hook(drops)  # what the MLP computes goes nowhere
     with pytest.raises(CheckError, match=r"layers\.1\.mlp\.(mlp_neurons|mlp_activation)"):
         StandardizedTransformer(hf)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_classifier_without_a_padding_token_takes_one_row_at_a_time(family: str) -> None:
+    hf = _built(AutoModelForSequenceClassification, family)
+    hf.config.pad_token_id = None
+    with pytest.warns(UntestedWarning, match=r"reaches the next block.*\(the model takes one row at a time\)\.$"):
+        model = StandardizedTransformer(hf)
+    with pytest.warns(UntestedWarning):
+        report = model.check()
+    assert len(report.untested) == 1
+    assert any("edit of each writable value takes its place" in result.promise for result in report)
+    inner = list(_blocks(hf))[1]
+    seen: list[Tensor] = []
+    handle = inner.register_forward_hook(
+        lambda _m, _args, output: seen.append(output[0] if isinstance(output, tuple) else output)
+    )
+    with torch.no_grad():
+        plain = hf(**tiny.as_inputs(tiny.IDS[:1])).logits
+        with pytest.raises(ValueError, match="if no padding token is defined"):
+            hf(**tiny.as_inputs(tiny.IDS))
+    handle.remove()
+    with model.trace(tiny.IDS[:1]):
+        assert torch.equal(_result(model.output), plain)
+    assert torch.equal(model.read(tiny.IDS, "layers.1.layer_output")["layers.1.layer_output"], seen[1])
+    with pytest.raises(ValueError, match="if no padding token is defined") as told, model.trace(tiny.IDS):
+        model.output
+    assert "`model.hf.config.pad_token_id = …`, or give one row at a time" in told.value.__notes__[0]
+    hf.config.pad_token_id = 0
+    with model.trace(tiny.IDS):
+        assert model.output.logits.shape[0] == 3

@@ -69,14 +69,4 @@ def carry_save(thing: Any) -> Any:
     return thing
 
 
-def explain_missing_save(error: BaseException | None) -> None:
-    """Says beside torch's error what to do about `.save` or nnsight's `.value`, of a tensor that carries none, as one
-    that the body has computed itself does."""
-    if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name in ("save", "value"):
-        error.add_note(
-            "A tensor that the body computes, an index as `output[0]` among them, is a plain one, which outlives the "
-            "trace as it is. For a copy as it is now: `cutaway.save(tensor)`."
-        )
-
-
-__all__ = ["carry_save", "explain_missing_save", "save"]
+__all__ = ["carry_save", "save"]

@@ -24,6 +24,7 @@ from cutaway.passes import open_traces
 from cutaway.passes.asked import raise_again
 from cutaway.passes.callers import CallersCache, in_mode_of, with_own_tensors
 from cutaway.passes.embedded import refuse_without_ids
+from cutaway.passes.explained import explain
 from cutaway.passes.gradients import (
     explain_missing_graph,
     in_graph,
@@ -34,7 +35,6 @@ from cutaway.passes.gradients import (
 from cutaway.passes.handed_out import HandedOut
 from cutaway.passes.late_edits import LeftBehind, tensors_in
 from cutaway.passes.order import never_reached, refuse_if_passed
-from cutaway.passes.saving import explain_missing_save
 from cutaway.passes.skipping import in_its_stead
 from cutaway.passes.told import asked_told, prompt_told, standing_told, told, unknown
 from cutaway.sites import OperationMoment
@@ -94,7 +94,7 @@ class Trace(Block):
             if self._applied is not None:
                 self._applied.warn_of_idle(to_the_end=self._running().finished)
             self._cache = None  # it is advanced, and not to be put back
-        explain_missing_save(error)
+        explain(error)
         return None if self._grad else partial(explain_missing_graph, error)
 
     def __repr__(self) -> str:
