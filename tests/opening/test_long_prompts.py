@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from transformers import PretrainedConfig
+from transformers import GenerationConfig, PretrainedConfig
 
+from catalogue import tiny as catalogue
 from cutaway import StandardizedTransformer
 from cutaway.errors import InputError, LongPromptWarning
+from cutaway.subject.limits import limits_of
 from tests import tiny
 from tests.families import models
 
@@ -58,3 +61,92 @@ def test_a_table_of_positions_ends() -> None:
         with pytest.raises(InputError, match=r"60 tokens long, and the model's context is 48.*no row for positions"):
             run(IDS)
     assert torch.equal(model.read(IDS[:, :48], "logits")["logits"], tiny.logits_of(model.hf, IDS[:, :48]))  # type: ignore[arg-type]
+
+
+OF_EACH_KIND = (
+    *("gpt2", "opt", "gpt_neo", "gptj", "codegen", "ctrl", "biogpt", "bart", "roberta", "bert", "whisper"),
+    *("xglm", "jamba", "nemotron_h", "rwkv", "gemma3"),
+)
+
+
+@pytest.mark.parametrize("name", OF_EACH_KIND)
+def test_the_context_of_every_kind_of_positions(name: str) -> None:
+    """Learned, fixed and computed ones, some with rows before the first, or none: as far as the plain model runs."""
+    hf = catalogue.build(catalogue.case(name))
+    limits = limits_of(hf, 160, hf.get_input_embeddings())
+    assert limits.context is not None
+
+    def runs(length: int) -> bool:
+        try:
+            with torch.no_grad():
+                hf(input_ids=torch.arange(length)[None] % 40 + 10)
+        except (IndexError, RuntimeError):
+            return False
+        return True
+
+    assert runs(limits.context)
+    assert runs(limits.context + 1) is not limits.ends_there
+
+
+LEARNED = {"gpt2": models.gpt2, "opt": lambda: catalogue.config("opt")}
+PROMPT = IDS[:, :40]
+
+
+def generated(hf: Any, prompt: torch.Tensor, **told: Any) -> torch.Tensor:
+    return hf.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False, **told)
+
+
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default:UserWarning")
+@pytest.mark.parametrize("family", LEARNED)
+def test_new_tokens_count_against_a_table_of_positions(family: str) -> None:
+    hf: Any = models.build(LEARNED[family]())
+    hf.generation_config.eos_token_id = None
+    model = StandardizedTransformer(hf, check=False)
+    context = model.config.max_position_embeddings
+    prompt = torch.cat([IDS] * 5, dim=1)[:, : context - 8]
+    expected = generated(hf, prompt, max_new_tokens=9)  # the ninth is not run
+    for told in (
+        {"max_new_tokens": 9},
+        {"max_length": context + 1},
+        {"generation_config": GenerationConfig(max_new_tokens=9, pad_token_id=0)},
+    ):
+        assert torch.equal(model.generate(prompt, do_sample=False, **told).output, expected)
+    with pytest.raises(IndexError):
+        generated(hf, prompt, max_new_tokens=10)
+    says = rf"{context - 8} tokens long and up to 10 new ones are asked for.*context is {context}\. Ask for 9 at most"
+    for told in (
+        {"max_new_tokens": 10},
+        {"max_length": context + 2},
+        {"generation_config": GenerationConfig(max_new_tokens=10)},
+    ):
+        with pytest.raises(InputError, match=says):
+            model.generate(prompt, **told)
+        with pytest.raises(InputError, match=says):
+            model.edited({"layer_output": lambda value: value + 1}).generate(prompt, **told)
+    hf.generation_config.max_new_tokens = 10
+    with pytest.raises(InputError, match=says):
+        model.generate(prompt)
+    hf.generation_config.max_new_tokens = None
+    assert torch.equal(model.generate(prompt, do_sample=False).output, generated(hf, prompt))  # within, by itself
+    stop = int(expected[0, -1])
+    told = {"max_new_tokens": 10, "eos_token_id": [stop, *expected[1:, -1].tolist()], "pad_token_id": 0}
+    with pytest.warns(LongPromptWarning, match="Unless it stops before, it fails there.*max_new_tokens=9") as caught:
+        run = model.generate(prompt, do_sample=False, **told)
+    assert caught[0].filename == __file__
+    assert torch.equal(run.output, generated(hf, prompt, **told))
+
+
+@pytest.mark.parametrize("case", ["phi", "llama", "neox"])
+def test_new_tokens_beyond_the_context_of_a_rotary_are_told_once(case: str) -> None:
+    model = StandardizedTransformer(models.build(CONFIGS[case]()), check=False)
+    told = r"the prompt is 40 tokens long and up to 10 new ones are asked for, and the model's context is 48\..*runs"
+    with pytest.warns(LongPromptWarning, match=told) as caught:
+        found = model.generate(PROMPT, max_new_tokens=10, do_sample=False).output
+    assert [one.filename for one in caught] == [__file__]
+    assert torch.equal(found, generated(model.hf, PROMPT, max_new_tokens=10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.generate(PROMPT, max_new_tokens=9, do_sample=False).output
+    with pytest.warns(LongPromptWarning, match="the prompt is 60 tokens long, and") as caught:
+        model.generate(IDS, max_new_tokens=2)
+    assert len(caught) == 1

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from cutaway.errors import CutawayError, InputError
-from cutaway.subject.arguments import forward_arguments, prompt_among, takes
+from cutaway.subject.arguments import forward_arguments, prompt_among, refuse_generate_arguments, takes
 from cutaway.subject.inputs import Prompt, cached_positions, prepare_inputs
+from cutaway.subject.limits import check_new_tokens
 from cutaway.subject.names import pick
+from cutaway.subject.new_tokens import reach_of
 from cutaway.subject.subject import Subject
 from cutaway.vocabulary.elsewhere import near_argument
 
@@ -33,6 +35,31 @@ def forward_inputs(
     given, forward = prompt_among(call, prompt, forward)
     inputs = prompt_inputs(subject, given, attention_mask, forward)
     return forward_arguments(subject.hf, call, given, inputs, forward)
+
+
+def generate_inputs(
+    subject: Subject,
+    call: Callable[..., Any],
+    prompt: Prompt | None,
+    attention_mask: Tensor | Sequence[Any] | None,
+    arguments: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `generate` is called with: for the prompt, and further.
+
+    Raises:
+        InputError: an argument is unknown, or the new tokens would go beyond a table of positions.
+
+    Warns:
+        LongPromptWarning: they go beyond the context, or beyond a table of positions unless the generation stops.
+    """
+    given, arguments = prompt_among(call, prompt, arguments)
+    inputs = prompt_inputs(subject, given, attention_mask, generates=True)
+    refuse_generate_arguments(subject.hf, call, given, inputs, arguments)
+    length = next(inputs[name].shape[1] for name in ("input_ids", "inputs_embeds") if name in inputs)
+    reach = reach_of(subject.hf, arguments, length)
+    if reach is not None:
+        check_new_tokens(length, reach.new, subject.limits, may_stop=reach.may_stop)
+    return inputs, arguments
 
 
 def prompt_inputs(

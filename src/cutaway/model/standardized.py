@@ -18,7 +18,7 @@ from cutaway.inspection.check import CheckReport, check
 from cutaway.inspection.measure import measured
 from cutaway.inspection.support import Support, SupportRow, WeightRow, support
 from cutaway.model.editing import EditableModel
-from cutaway.model.inputs import also_a_name, forward_inputs, prompt_inputs, with_known_arguments
+from cutaway.model.inputs import also_a_name, forward_inputs, generate_inputs, with_known_arguments
 from cutaway.passes.embedded import without_those_of_ids
 from cutaway.passes.generation import Generation
 from cutaway.passes.reading import read
@@ -28,9 +28,7 @@ from cutaway.passes.values import Values, apart
 from cutaway.sites.slots import Call
 from cutaway.subject.arguments import (
     holds_prompt,
-    prompt_among,
     refuse_as_call,
-    refuse_generate_arguments,
 )
 from cutaway.subject.inputs import Prompt
 from cutaway.subject.names import pick
@@ -199,16 +197,15 @@ class StandardizedTransformer(EditableModel, metaclass=_Front):
                 `stopping_criteria`, `logits_processor`, `streamer`, …
 
         Raises:
-            InputError: as in `trace`, also for an argument that `generate` does not know.
+            InputError: as in `trace`, also for an argument that `generate` does not know, and for more new tokens
+                than a table of positions has rows for.
             UnavailableValueError: the model has no language-model head, so transformers cannot generate with it.
         """
         if not hasattr(self._subject.hf, "generate"):
             kind = f"This is a {type(self._subject.hf).__name__}."
             why = kind if self._subject.has_site("logits") else self._subject.why_unavailable("logits")
             raise UnavailableValueError(f"transformers cannot generate with this model. {why}")
-        given, arguments = prompt_among(self.generate, prompt, arguments)
-        inputs = prompt_inputs(self._subject, given, attention_mask, generates=True)
-        refuse_generate_arguments(self._subject.hf, self.generate, given, inputs, arguments)
+        inputs, arguments = generate_inputs(self._subject, self.generate, prompt, attention_mask, arguments)
         one_text = isinstance(prompt, str)
         return Generation(self._subject, inputs, arguments, edits=self._edits, one_text=one_text)
 

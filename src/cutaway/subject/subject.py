@@ -138,7 +138,7 @@ class Subject:
     @cached_property
     def limits(self) -> Limits:
         """What the ids of a call must keep within."""
-        return limits_of(self.hf.config, self.sizes["vocab_size"], self.embedding)
+        return limits_of(self.hf, self.sizes["vocab_size"], self.embedding)
 
     @property
     def input_device(self) -> torch.device:
