@@ -12,8 +12,10 @@ from transformers import (
     CONFIG_MAPPING,
     AutoModelForCausalLM,
     GPT2Config,
+    GPTJConfig,
     GPTNeoXConfig,
     LlamaConfig,
+    OPTConfig,
     PretrainedConfig,
     PreTrainedModel,
 )
@@ -45,6 +47,15 @@ def gpt2(**changes: Any) -> GPT2Config:
     return GPT2Config(**{**_SIZES, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 48, **changes})
 
 
+def gptj(**changes: Any) -> GPTJConfig:
+    return GPTJConfig(**{**_SIZES, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 48, **changes})
+
+
+def opt(**changes: Any) -> OPTConfig:
+    sizes = {name: size for name, size in _USUAL.items() if name not in ("intermediate_size", "initializer_range")}
+    return OPTConfig(**{**sizes, "ffn_dim": 96, "init_std": 0.3, **changes})
+
+
 def neox(**changes: Any) -> GPTNeoXConfig:
     return GPTNeoXConfig(**{**_USUAL, **changes})
 
@@ -73,6 +84,7 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "neox": neox,
     "neox-sequential": lambda: neox(use_parallel_residual=False),
     "neox-no-bias": lambda: neox(attention_bias=False, tie_word_embeddings=True),
+    "gptj": lambda: gptj(rotary_dim=4, n_inner=48),
     "qwen2": lambda: grouped("qwen2"),
     "qwen2-window": lambda: grouped("qwen2", use_sliding_window=True, tie_word_embeddings=True, **_WINDOW),
     "qwen3": lambda: grouped("qwen3", head_dim=16),
@@ -98,6 +110,8 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
 
 APART: dict[str, Callable[[], PretrainedConfig]] = {
     "phi": lambda: usual("phi", partial_rotary_factor=0.5, qk_layernorm=True),
+    "opt": lambda: opt(enable_bias=False),
+    "opt-behind": lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=16, activation_function="gelu"),
 }
 """Cases of families whose blocks the conformance tests do not describe: they have tests of their own."""
 

@@ -97,6 +97,12 @@ NATIVE: dict[str, Native] = {
         *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_2", "c_proj", "act", "c_proj"),
         sums=lambda x, attention, mlp: (attention + x) + mlp,
     ),
+    "gptj": Native(
+        *("transformer.wte", "transformer.h", "transformer.ln_f", "attn", "ln_1", "ln_1", "out_proj", "act", "fc_out"),
+        sums=lambda x, attention, mlp: (attention + mlp) + x,
+        sequential=False,
+        adds=_UNROTATED,
+    ),
     "neox": Native(*_NEOX, sums=lambda x, attention, mlp: mlp + attention + x, sequential=False),
     "neox-sequential": Native(*_NEOX, sums=lambda x, attention, mlp: mlp + (attention + x)),
 }

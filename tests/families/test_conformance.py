@@ -226,6 +226,7 @@ _PRINTED = {
     "mistral": ("(self_attn): MistralAttention", "(input_layernorm): MistralRMSNorm", "(o_proj)", "(up_proj)"),
     "phi3": ("(self_attn): Phi3Attention", "(qkv_proj): Linear", "(gate_up_proj)", "(act_fn/activation_fn)"),
     "gemma2": ("(self_attn): Gemma2Attention", "(pre_feedforward_layernorm): Gemma2RMSNorm", "(down_proj)"),
+    "gptj": ("(embed_tokens/wte)", "(self_attn/attn): GPTJAttention", "(o_proj/out_proj)", "(down_proj/fc_out)"),
     "stablelm": ("(self_attn): StableLmAttention", "(input_layernorm): LayerNorm", "(gate_proj)", "(norm): LayerNorm"),
     "gpt2": (
         *("(embed_tokens/wte)", "(layers/h)", "GPT2Block", "(input_layernorm/ln_1)", "(norm/ln_f)"),

@@ -24,17 +24,26 @@ class Variant:
     Attributes:
         setting: the config key that decides.
         is_: the value of it under which the variant holds.
+        unlike: in the place of that, another config key: the variant holds if the two are not the same.
         modules, values: in addition to the family's, or in the place of its own.
         unavailable: values that the variant does not have, and why.
         stream: the sum in the place of the family's; None for the same.
+        no_lens: as in `Family`; None for the same.
     """
 
     setting: str
-    is_: object
+    is_: object = None
+    unlike: str = ""
     modules: Mapping[Host, Mapping[str, str]] = field(default_factory=dict[Host, Mapping[str, str]])
     values: Mapping[str, Site] = field(default_factory=dict[str, Site])
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     stream: Sum | None = None
+    no_lens: str | None = None
+
+    def holds(self, config: PretrainedConfig) -> bool:
+        """Whether a checkpoint with this config is one of these."""
+        found = getattr(config, self.setting)
+        return found != getattr(config, self.unlike) if self.unlike else found == self.is_
 
 
 @dataclass(frozen=True)
@@ -160,14 +169,17 @@ class Family:
         self._refuse_settings(config)
         family = self
         for variant in self.variants:
-            if getattr(config, variant.setting) == variant.is_:
+            if variant.holds(config):
                 values = {**family.values, **variant.values}
                 values = {name: site for name, site in values.items() if name not in variant.unavailable}
                 lacks = {**family.unavailable, **variant.unavailable}
                 lacks = {name: why for name, why in lacks.items() if name not in values}
                 modules = _with_modules(family.modules, variant.modules)
                 stream = family.stream if variant.stream is None else variant.stream
-                family = replace(family, modules=modules, values=values, unavailable=lacks, stream=stream)
+                no_lens = family.no_lens if variant.no_lens is None else variant.no_lens
+                family = replace(
+                    family, modules=modules, values=values, unavailable=lacks, stream=stream, no_lens=no_lens
+                )
         kinds = tuple(replace(kind, stream=with_numbers(kind.stream, config)) for kind in family.kinds)
         return replace(family, stream=with_numbers(family.stream, config), kinds=kinds)
 
@@ -295,6 +307,7 @@ _BOOKKEEPING = {
     "eos_token_id",
     "model_type",
     "pad_token_id",
+    "prefix",
     "quantization_config",
     "task_specific_params",
     "torch_dtype",

@@ -12,8 +12,10 @@ from cutaway.families.family import Family
 from cutaway.families.gemma2 import GEMMA2
 from cutaway.families.gpt2 import GPT2
 from cutaway.families.gpt_neox import GPT_NEOX
+from cutaway.families.gptj import GPTJ
 from cutaway.families.llama import LLAMA
 from cutaway.families.mistral import MISTRAL
+from cutaway.families.opt import OPT
 from cutaway.families.phi import PHI
 from cutaway.families.phi3 import PHI3
 from cutaway.families.qwen2 import QWEN2
@@ -38,6 +40,8 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         PHI3,
         STABLELM,
+        OPT,
+        GPTJ,
     )
 }
 """All families by name."""

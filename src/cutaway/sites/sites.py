@@ -16,6 +16,7 @@ from cutaway.vocabulary import Host
 
 Moment = Literal[
     "stream",
+    "stream of token rows",
     "enter",
     "token rows in",
     "arguments",
@@ -30,6 +31,7 @@ Moment = Literal[
 
 MOMENTS: dict[Moment, str] = {
     "stream": "input, with the stream that passes by",
+    "stream of token rows": "input, a row for each token, with the stream that passes by",
     "enter": "input",
     "token rows in": "input, a row for each token",
     "arguments": "attention function's arguments",
@@ -42,7 +44,13 @@ MOMENTS: dict[Moment, str] = {
 }
 """Each moment in words, in the order in which they come."""
 
-AT_MODULES: tuple[Moment, ...] = ("stream", "enter", "token rows in", "token rows out", "exit")
+STREAMS: tuple[Moment, ...] = ("stream", "stream of token rows")
+"""Those at which what enters a module passes by it too."""
+
+OF_TOKEN_ROWS: tuple[Moment, ...] = ("stream of token rows", "token rows in", "token rows out")
+"""Those of a module that is called with a row for each token."""
+
+AT_MODULES: tuple[Moment, ...] = (*STREAMS, "enter", "token rows in", "token rows out", "exit")
 """The moments of every module."""
 
 INSIDE: tuple[Moment, ...] = ("arguments", "softmax", "softmax result", "pattern", "result")
@@ -118,9 +126,10 @@ def input_of(
     return Site(module, "token rows in" if rows else "enter", Slot(argument, split, is_first), of)
 
 
-def stream_at(module: str, *, of: Host | None = None) -> Site:
-    """The stream as it enters a module, a norm say, and passes by it: an edit reaches both ways."""
-    return Site(module, "stream", Slot("input"), of)
+def stream_at(module: str, *, of: Host | None = None, rows: bool = False) -> Site:
+    """The stream as it enters a module, a norm say, and passes by it: an edit reaches both ways; `rows` as in
+    `output_of`."""
+    return Site(module, "stream of token rows" if rows else "stream", Slot("input"), of)
 
 
 def attention_argument(name: Literal["query", "key", "value"], module: str = "") -> Site:

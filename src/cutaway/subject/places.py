@@ -13,7 +13,7 @@ from functools import cached_property
 from torch import nn
 
 from cutaway.families import Family, Kind
-from cutaway.sites import INSIDE, OF_SOFTMAX, Moment, OperationMoment, Site
+from cutaway.sites import INSIDE, OF_SOFTMAX, STREAMS, Moment, OperationMoment, Site
 from cutaway.tracing.interior import uses_interface
 from cutaway.tracing.occurrences import paths_of
 from cutaway.vocabulary import HOSTS, SUBLAYERS, VALUES, Host
@@ -112,9 +112,9 @@ class Places:
         """The moments of a module at which a pass is to be followed: where it enters and leaves, and where values are
         in between, in the order in which one module comes by them."""
         here = self._moments.get(path, {})
-        entered: list[Moment | OperationMoment] = ["stream", "enter"] if "stream" in here else ["enter"]
+        entered: list[Moment | OperationMoment] = [*(moment for moment in STREAMS if moment in here), "enter"]
         for moment in here:
-            if moment not in ("stream", "enter", "exit") and not (moment in INSIDE and self._lacks(path, moment)):
+            if moment not in (*STREAMS, "enter", "exit") and not (moment in INSIDE and self._lacks(path, moment)):
                 entered.append(moment)
         return [*entered, "exit"]
 

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError
 from cutaway.families import Family, derive, family_of_model
-from cutaway.sites import Moment, OperationMoment
+from cutaway.sites import OF_TOKEN_ROWS, Moment, OperationMoment
 from cutaway.subject.address import Address
 from cutaway.subject.binding import NATIVE_NAMES, bind
 from cutaway.subject.contributions import why_no_parts
@@ -205,7 +205,7 @@ class Subject:
     def _has_token_rows(self) -> bool:
         layers = {id(self.family_at(layer)): self.family_at(layer) for layer in range(self.sizes["num_layers"])}
         sites = (site for family in layers.values() for site in family.values.values())
-        return any(site.moment in ("token rows in", "token rows out") for site in sites)
+        return any(site.moment in OF_TOKEN_ROWS for site in sites)
 
     def as_written(self) -> AsWritten:
         """Has compiled modules run as they are written until it is removed, those that wrap the model among them."""

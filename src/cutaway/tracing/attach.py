@@ -128,6 +128,20 @@ def _attachment(
             return _edit_both_ways(Call(args, kwargs), callback) if kwargs is not None and answers() else None
 
         return Hook(module, on_stream, at_entrance=True)
+    if moment == "stream of token rows":
+
+        def on_stream_of_rows(module: nn.Module, args: tuple[Any, ...], kwargs: _Keywords = None) -> Any:
+            if kwargs is None or not answers():
+                return None
+            batch = batch_under_way(module)
+
+            def by_rows(call: Call) -> Call | None:
+                changed = callback(TokenRows(call, batch))
+                return None if changed is None else changed.passing
+
+            return _edit_both_ways(Call(args, kwargs), by_rows)
+
+        return Hook(module, on_stream_of_rows, at_entrance=True)
     if isinstance(moment, OperationMoment):
         return OperationTap(module, moment, callback, answers)
     return Tap(module, moment, callback, answers)

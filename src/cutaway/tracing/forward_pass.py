@@ -23,7 +23,7 @@ import greenlet
 from torch import nn
 
 from cutaway.errors import NoTraceError
-from cutaway.sites import Moment, OperationMoment
+from cutaway.sites import STREAMS, Moment, OperationMoment
 from cutaway.tracing.attach import Attachment, attach, remove_all
 from cutaway.tracing.hook import Hook
 from cutaway.tracing.occurrences import Occurrences, both
@@ -142,12 +142,12 @@ class ForwardPass:
             door = Door(module, self.answers)
             self._put_on(door)
             self._doors[module] = door
-        at_stream = self.stop is not None and self.stop.event == (module, "stream")
+        at_stream = self.stop is not None and self.stop.event in [(module, stream) for stream in STREAMS]
         if at_stream and moment == "enter":
             self._entrances[module] = partial(self._wait, (module, moment))  # torch looks at the hooks of before alone
             events = events[1:]
         attachments = [self.attach(*event, partial(self._wait, event), path) for event in events]
-        if moment == "stream":
+        if moment in STREAMS:
             self.attach(module, "enter", partial(self._enter, module), path)  # behind it, until the pass is over
         try:
             self._resume()

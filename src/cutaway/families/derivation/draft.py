@@ -16,7 +16,7 @@ from cutaway.families.derivation.derive import derive
 from cutaway.families.family import Family, Kind, setting, uncommon_settings
 from cutaway.families.stream import Normed, Times
 from cutaway.families.usual import USUAL_SITES
-from cutaway.sites import OperationMoment, Site
+from cutaway.sites import STREAMS, OperationMoment, Site
 from cutaway.vocabulary import MODULES, VALUES
 
 _STEP = "    "
@@ -162,8 +162,8 @@ def site_code(site: Site) -> str:
     if moment in ("exit", "token rows out"):
         more = {"key": slot.key, "split": slot.split, "of": site.of, "rows": moment != "exit", "swapped": slot.swapped}
         return _call("output_of", site.module, more, {"key": 0})
-    if moment == "stream":
-        return _call("stream_at", site.module, {"of": site.of}, {})
+    if moment in STREAMS:
+        return _call("stream_at", site.module, {"of": site.of, "rows": moment != "stream"}, {})
     if moment == "arguments":
         given = ", ".join(f'"{word}"' for word in (slot.key, site.module) if word)
         return f"attention_argument({given})"

@@ -335,12 +335,12 @@ class _Finder:
                     names.setdefault("input_layernorm", own)
                 elif own != names.get("input_layernorm"):
                     if self._is_mid(norm):
-                        values["layer_mid"] = stream_at(own)
+                        values["layer_mid"] = stream_at(own, rows=norm.takes_rows)
                     if own == "post_attention_layernorm" or not self._is_taken("post_attention_layernorm"):
                         names["post_attention_layernorm"] = own
         unnormed = mlp is not None and not {"layer_mid", "mlp_norm_output"} & set(values)
         if mlp is not None and unnormed and self._is_mid(mlp):
-            values["layer_mid"] = stream_at(self.block.below(mlp.path))
+            values["layer_mid"] = stream_at(self.block.below(mlp.path), rows=mlp.takes_rows)
         if not self.block.stream:
             for name in ("layer_mid", "mlp_norm_output", "mlp_input"):
                 values.pop(name, None)
@@ -380,7 +380,7 @@ class _Finder:
                 pending.extend(one.terms)
             else:
                 return False
-        return sorted(parts) == before and len(parts) > 1 and not call.takes_rows
+        return sorted(parts) == before and len(parts) > 1
 
 
 _INTERIOR = (

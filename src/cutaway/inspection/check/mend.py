@@ -18,7 +18,7 @@ from cutaway.errors import CheckError
 from cutaway.inspection.check.compare import another, same, same_bits
 from cutaway.inspection.check.places import Place, Seen, Tap, run
 from cutaway.passes.late_edits import tensors_in
-from cutaway.sites import OperationMoment
+from cutaway.sites import STREAMS, Moment, OperationMoment
 from cutaway.sites.slots import Call
 from cutaway.subject.subject import Subject
 
@@ -70,16 +70,17 @@ class Mend:
     def _edit(self, place: Place) -> list[Tap]:
         address = place.address
         edit = Tap(address.module, address.moment, self._mending(place), address.module_path)
-        if address.moment != "stream":
+        if address.moment not in STREAMS:
             return [edit]
 
-        def spoil_ahead(passing: Call) -> None:
+        def spoil_ahead(passing: Any) -> None:
             """Spoils the stream that passes by the module too, before it is edited."""
             stream = address.read(passing)
             self._ahead[place.name] = stream.clone()
             self._spoil(place, stream)
 
-        return [Tap(address.module, "enter", spoil_ahead), edit]
+        before: Moment = "enter" if address.moment == "stream" else "token rows in"
+        return [Tap(address.module, before, spoil_ahead), edit]
 
     def _mending(self, place: Place) -> Callable[[Any], Any]:
         address = place.address
@@ -136,7 +137,7 @@ class Mend:
         address, name = place.address, place.paths[0].name
         if place.layer is None or name == "layer_output":
             return None
-        if address.moment in ("exit", "stream") or isinstance(address.moment, OperationMoment) or name in _STREAM:
+        if address.moment in ("exit", *STREAMS) or isinstance(address.moment, OperationMoment) or name in _STREAM:
             return self._subject.modules[self._subject.host_path("layer", place.layer)]
         return address.module
 
