@@ -70,9 +70,35 @@ def grouped(model_type: str, **changes: Any) -> PretrainedConfig:
     return usual(model_type, num_key_value_heads=2, **changes)
 
 
+def deepseek(**changes: Any) -> PretrainedConfig:
+    latents = {"q_lora_rank": 12, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 6}
+    experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "n_shared_experts": 2}
+    sizes = {"moe_intermediate_size": 24, "first_k_dense_replace": 1, "num_key_value_heads": 4}
+    return usual("deepseek_v3", **{**latents, **experts, **sizes, **changes})
+
+
+def mamba2(**changes: Any) -> PretrainedConfig:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 4}
+    return CONFIG_MAPPING["mamba2"](**{**_SIZES, **sizes, "chunk_size": 4, "use_bias": True, **changes})
+
+
+def qwen3_next(**changes: Any) -> PretrainedConfig:
+    """Layers of all four pairs of kinds."""
+    mixer = {
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 6,
+        "linear_value_head_dim": 8,
+    }
+    kinds = {"layer_types": ["linear_attention", "full_attention"] * 2, "mlp_only_layers": [2, 3]}
+    sizes = {"num_hidden_layers": 4, "head_dim": 16, "shared_expert_intermediate_size": 20}
+    return grouped("qwen3_next", **{**_EXPERTS, **mixer, **kinds, **sizes, **changes})
+
+
 _WINDOW = {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
 
 _CAPS = {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 7.0}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
 
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "llama": llama,
@@ -105,6 +131,8 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "stablelm-parallel": lambda: grouped(
         "stablelm", use_parallel_residual=True, qk_layernorm=True, tie_word_embeddings=True
     ),
+    "mixtral": lambda: grouped("mixtral", sliding_window=3, num_local_experts=4),
+    "qwen3_moe": lambda: grouped("qwen3_moe", head_dim=16, norm_topk_prob=True, **_EXPERTS),
 }
 """Every case that the conformance tests run, by the name of its row in `native.NATIVE` and what is other in it."""
 
@@ -112,6 +140,12 @@ APART: dict[str, Callable[[], PretrainedConfig]] = {
     "phi": lambda: usual("phi", partial_rotary_factor=0.5, qk_layernorm=True),
     "opt": lambda: opt(enable_bias=False),
     "opt-behind": lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=16, activation_function="gelu"),
+    "qwen3_moe-mixed": lambda: grouped("qwen3_moe", head_dim=8, attention_bias=True, mlp_only_layers=[1], **_EXPERTS),
+    "gpt_oss": lambda: grouped("gpt_oss", head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=3),
+    "deepseek_v3": lambda: deepseek(),
+    "deepseek_v3-no-query-latent": lambda: deepseek(q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False),
+    "mamba2": mamba2,
+    "qwen3_next": lambda: qwen3_next(),
 }
 """Cases of families whose blocks the conformance tests do not describe: they have tests of their own."""
 

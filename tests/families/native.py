@@ -81,9 +81,18 @@ _GEMMA = _LLAMA._replace(
     logits=_capped,
 )
 
+_EXPERTS = _LLAMA._replace(
+    activation="",
+    down="",
+    gate="",
+    lacks=frozenset({"mlp_activation", "mlp_neurons"}),
+    adds=_UNROTATED | {"router_logits", "expert_weights", "expert_indices", "routed_output"},
+)
+
 NATIVE: dict[str, Native] = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral", "stablelm"), _LLAMA),
     "phi3": _LLAMA._replace(activation="activation_fn", gate="gate_up_proj", adds=frozenset()),
+    **dict.fromkeys(("mixtral", "qwen3_moe"), _EXPERTS),
     "gemma2": _GEMMA,
     "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
     "stablelm-parallel": _LLAMA._replace(norm_2="input_layernorm", sequential=False),
@@ -216,8 +225,12 @@ def inside_attention(hf: PreTrainedModel, name: str, layer: int, edit: Edit) -> 
         products = torch.matmul(query, key.transpose(2, 3)) * scaling
         if kwargs.get("softcap") is not None:
             products = torch.tanh(products / kwargs["softcap"]) * kwargs["softcap"]
-        scores = at("scores", products + _additive(mask, query))
-        pattern = at("probabilities", scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype))
+        products = products + _additive(mask, query)
+        if kwargs.get("s_aux") is not None:
+            pattern = at("probabilities", _beside_sinks(products, kwargs["s_aux"], lambda keys: at("scores", keys)))
+        else:
+            scores = at("scores", products)
+            pattern = at("probabilities", scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype))
         return at("head_outputs", torch.matmul(pattern, value).transpose(1, 2).contiguous()), None
 
     masks = AttentionMaskInterface._global_mapping
@@ -229,6 +242,14 @@ def inside_attention(hf: PreTrainedModel, name: str, layer: int, edit: Edit) -> 
     finally:
         hf.config._attn_implementation_internal = kernel
         del AttentionInterface._global_mapping["by hand"], masks["by hand"]
+
+
+def _beside_sinks(products: Tensor, sinks: Tensor, at_keys: Callable[[Tensor], Tensor]) -> Tensor:
+    """The pattern on keys where each head has a sink beside them, less the greatest of a row for the softmax's sake."""
+    batch, _, queries, _ = products.shape
+    both = torch.cat([products, sinks.reshape(1, -1, 1, 1).expand(batch, -1, queries, -1)], dim=-1)
+    both = both - both.max(dim=-1, keepdim=True).values
+    return torch.cat([at_keys(both[..., :-1]), both[..., -1:]], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 def _additive(mask: Tensor | None, query: Tensor) -> Tensor:

@@ -228,6 +228,8 @@ _PRINTED = {
     "gemma2": ("(self_attn): Gemma2Attention", "(pre_feedforward_layernorm): Gemma2RMSNorm", "(down_proj)"),
     "gptj": ("(embed_tokens/wte)", "(self_attn/attn): GPTJAttention", "(o_proj/out_proj)", "(down_proj/fc_out)"),
     "stablelm": ("(self_attn): StableLmAttention", "(input_layernorm): LayerNorm", "(gate_proj)", "(norm): LayerNorm"),
+    "mixtral": ("(self_attn): MixtralAttention", "(router/gate): MixtralTopKRouter", "(experts): MixtralExperts"),
+    "qwen3_moe": ("(q_norm): Qwen3MoeRMSNorm", "(router/gate): Qwen3MoeTopKRouter", "(experts): Qwen3MoeExperts"),
     "gpt2": (
         *("(embed_tokens/wte)", "(layers/h)", "GPT2Block", "(input_layernorm/ln_1)", "(norm/ln_f)"),
         *("(self_attn/attn)", "(post_attention_layernorm/ln_2)", "(o_proj/c_proj)", "(act_fn/act)"),

@@ -56,7 +56,11 @@ def test_a_file_speaks_of_standard_modules_where_there_are(name: str) -> None:
 
 
 _SANDWICH = {"post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
-OWN_NAMES: dict[str, set[str]] = {"gemma2": _SANDWICH, "opt": {"fc1"}}
+OWN_NAMES: dict[str, set[str]] = {
+    "gemma2": _SANDWICH,
+    "opt": {"fc1"},
+    "deepseek_v3": {"kv_a_layernorm", "q_b_proj"},
+}
 """Sites of these families name modules that have no standard name."""
 
 

@@ -100,3 +100,28 @@ USUAL_SEQUENCE: Mapping[str, Site] = {
     "mlp_input": input_of("mlp", argument="x"),
 }
 """The sites of a block with a rotary in which the MLP reads what the attention added, and calls its input `x`."""
+
+EXPERT_MODULES: Mapping[str, str] = {"router": "gate", "experts": "experts"}
+"""A mixture of experts in the names that most of them bear."""
+
+EXPERT_SITES: Mapping[str, Site] = {
+    "mlp_input": input_of("mlp"),
+    "router_logits": output_of("router", rows=True),
+    "expert_weights": output_of("router", key=1, rows=True),
+    "expert_indices": output_of("router", key=2, rows=True),
+    "routed_output": output_of("experts", rows=True),
+}
+"""The sites of a mixture of experts whose router returns logits, weights and indices, a row for each token."""
+
+_FUSED = (
+    "This MLP is a mixture of experts: each token goes through neurons of several, and one module multiplies by all of "
+    "them, expert by expert or in one fused product, so that no tensor has {} of a token's experts."
+)
+NO_NEURONS: Mapping[str, str] = {
+    "mlp_activation": _FUSED.format("the activations"),
+    "mlp_neurons": _FUSED.format("the neurons"),
+}
+"""Why a mixture of experts has no neurons by name."""
+
+EXPERT_SETTINGS = frozenset({"num_local_experts", "output_router_logits", "router_aux_loss_coef"})
+"""Settings of experts under which every value is what it is without: what is returned beside logits, and a loss."""

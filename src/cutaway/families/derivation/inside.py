@@ -157,9 +157,9 @@ class _Finder:
             ("queries_before_rotary", "q", "num_heads"),
             ("keys_before_rotary", "k", "num_kv_heads"),
         ):
-            if any(_is_latent(call.path, key) for call in norms):
-                continue
             own = [call for call in norms if call.path.rpartition(".")[2].startswith((f"{key}_", _WORDS[key]))]
+            if any(_is_latent(call.path, key) for call in norms):
+                own = [call for call in self._inside(host) if is_linear(call.module) and _is_expanded(call.path, key)]
             own = own or self._projection(host, f"{key}_proj", norms)
             attended = [
                 seen.nodes[_WORDS[key]]
@@ -403,6 +403,10 @@ _NORMED = {"self_attn": "attention_norm_output", "mixer": "mixer_norm_output", "
 
 def _is_latent(path: str, key: str) -> bool:
     return path.rpartition(".")[2].startswith((f"{key}_a_", f"{key}_latent", f"{key}_down"))
+
+
+def _is_expanded(path: str, key: str) -> bool:
+    return path.rpartition(".")[2] == f"{key}_b_proj"
 
 
 def _child_of(path: str, host: str) -> bool:
