@@ -20,7 +20,8 @@ _HEAD = """# Families
 
 Which decoders of transformers open in Cutaway, what is served of each, and what was put to the test: every class that
 transformers maps to causal language modelling, and every other that it maps to text from images, as far as these run
-on ids alone. Written by `make families` on {date}, with {versions}, on a CPU.
+on ids alone. Written by `make families` on {date}, on a CPU, with
+{versions}.
 
 Each class is a tiny random model of its default config ([how](../catalogue/tiny.py)): four layers or so, large weights.
 What is found holds for the code of the class; a checkpoint is measured again when it is opened. The oracles are
@@ -199,16 +200,19 @@ def _cases(rows: Sequence[Row]) -> Iterator[str]:
 
 def _reasons(rows: Sequence[Row]) -> Iterator[str]:
     for row in opened(rows):
-        told = [f"no sum on layers {ranges(k['layers'])}: {k['no_sum']}" for k in row["layers"] if not k["sum"]]
-        if len(row["layers"]) == 1:
-            told = [f"no sum: {kind['no_sum']}" for kind in row["layers"] if not kind["sum"]]
+        several = len(row["layers"]) > 1
+        lacking = [kind for kind in row["layers"] if not kind["sum"]]
+        told = [f"no sum{_on(kind['layers']) if several else ''}: {kind['no_sum']}" for kind in lacking]
         for off in row["taken_off"]:
-            layers = f" on layers {ranges(off['layers'])}" if off["layers"] else ""
-            told.append(f"taken off: {off['claim']}{layers}: {off['why']}")
+            told.append(f"taken off: {off['claim']}{_on(off['layers'])}: {off['why']}")
         told += [f"{name}, a difference: {why}" for name, one in row["oracles"].items() for why in one["differs"]]
         if told:
             yield f"- `{row['class']}`"
             yield from (f"  - {_in_a_line(why)}" for why in told)
+
+
+def _on(layers: Sequence[int]) -> str:
+    return f" on layer{'s' * (len(layers) > 1)} {ranges(layers)}" if layers else ""
 
 
 def _untried(rows: Sequence[Row]) -> Iterator[str]:
