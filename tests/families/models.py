@@ -91,14 +91,14 @@ def qwen3_next(**changes: Any) -> PretrainedConfig:
         "linear_value_head_dim": 8,
     }
     kinds = {"layer_types": ["linear_attention", "full_attention"] * 2, "mlp_only_layers": [2, 3]}
-    sizes = {"num_hidden_layers": 4, "head_dim": 16, "shared_expert_intermediate_size": 20}
+    sizes = {"num_hidden_layers": 4, "head_dim": 16, "shared_expert_intermediate_size": 24}
     return grouped("qwen3_next", **{**_EXPERTS, **mixer, **kinds, **sizes, **changes})
 
 
 _WINDOW = {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
 
 _CAPS = {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 7.0}
-_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 20}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "llama": llama,

@@ -25,4 +25,7 @@ def project_on_vocab(subject: Subject, stream: Tensor) -> Tensor:
     subject.bring_weights()
     norm = subject.modules[subject.module_path("model", None, "norm")]
     head = subject.modules[subject.module_path("model", None, "lm_head")]
-    return head(norm(stream))
+    normed, weight = norm(stream), getattr(head, "weight", None)
+    if isinstance(weight, Tensor) and weight.is_floating_point() and normed.dtype != weight.dtype:
+        normed = normed.to(weight.dtype)  # a stream in float32 over other weights; the model does so before its head
+    return head(normed)

@@ -112,13 +112,17 @@ def _are_there(values: Values, layer: int, term: Term) -> bool:
 
 
 def _sum(subject: Subject, values: Values, layer: int, term: Term, of: ValuePath) -> Tensor:
-    """What an expression comes to, where a model over several devices has it."""
-    device = values[str(of)].device
+    """What an expression comes to, where a model over several devices has it, and as wide: a stream may be in float32
+    over weights that are not."""
+    total = values[str(of)]
     block = subject.modules[subject.host_path("layer", layer)]
+
+    def value(name: str) -> Tensor:
+        term = values[str(ValuePath(name, layer))]
+        return term.to(total.device, torch.promote_types(term.dtype, total.dtype))
+
     with torch.no_grad():
-        return add_up(
-            term, lambda name: values[str(ValuePath(name, layer))].to(device), lambda path: attrgetter(path)(block)
-        )
+        return add_up(term, value, lambda path: attrgetter(path)(block))
 
 
 def _softmax(subject: Subject, values: Values) -> CheckResult:
