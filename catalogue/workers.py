@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,18 +91,18 @@ class _Worker:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
 
     def ask(self, case: Case) -> tuple[Row, bool]:
         """The row of a case, and whether the worker is there for another."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        late = threading.Timer(PATIENCE, process.kill)
+        late = threading.Timer(PATIENCE, self._process.kill)
         late.start()
         try:
-            process.stdin.write(case.name + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
+            self._in.write(case.name + "\n")
+            self._in.flush()
+            line = self._out.readline()
         except OSError:
             line = ""
         finally:
@@ -109,19 +110,20 @@ class _Worker:
             late.cancel()
         if line:
             return json.loads(line), True
-        code = process.wait()
+        code = self._process.wait()
         why = f"it did not end in {PATIENCE} seconds" if given_up else f"its process ended with {code}"
         row = {"name": case.name, "class": case.architecture, "images": case.images}
         return {**row, "state": "broken off", "reason": why}, False
 
     def end(self) -> None:
         """Ends the process."""
-        if self._process.stdin is not None and self._process.poll() is None:
-            self._process.stdin.close()
+        with suppress(OSError):  # it may have ended by itself
+            self._in.close()
         try:
             self._process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             self._process.kill()
+        self._out.close()
 
 
 def versions() -> dict[str, str]:

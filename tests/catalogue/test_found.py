@@ -10,6 +10,7 @@ from catalogue import oracles, raw, recorded, tiny
 from catalogue.specimen import PADDED, Specimen
 from cutaway import StandardizedTransformer
 from cutaway.families import FAMILIES
+from cutaway.vocabulary import ValuePath
 
 
 def opened(name: str) -> Specimen:
@@ -93,3 +94,11 @@ def test_a_report_of_nothing_does_not_say_that_it_was_kept() -> None:
     report = replace(specimen.model.check(), results=())
     assert "could not be put to the test" in str(report).splitlines()[0]
     assert oracles.check(specimen).tried
+
+
+def test_why_a_value_is_missing_is_told_of_the_layer_that_is_asked() -> None:
+    """Zamba has layers with a mixer, and layers with a mixer behind an attention that is shared."""
+    subject = opened("zamba").subject
+    told = [subject.why_missing(ValuePath("attention_scores", layer)) for layer in (0, 1)]
+    assert told[0] != told[1]
+    assert told[1].startswith("This is a layer with mixer (2)")

@@ -254,7 +254,7 @@ class Subject:
     def why_missing(self, path: ValuePath) -> str:
         """Why a value does not exist at a path; empty where it does."""
         if not self.has_site(path.name):
-            return self.why_unavailable(path.name)
+            return self.why_unavailable(path.name, path.layer)
         if path.value.derived:
             return self._why_not_derived(path)
         counted = self.family.native_sizes(self.hf.config).get("num_layers", self.sizes["num_layers"])
@@ -313,8 +313,8 @@ class Subject:
         moment = OperationMoment(chain, "enter" if edge == "enter" else "exit")
         return bind(self.modules, self.survey, f"{path}.{name}", None, module_path, moment, slot)
 
-    def why_unavailable(self, name: str) -> str:
-        """Why this model lacks a value of the vocabulary."""
+    def why_unavailable(self, name: str, layer: int | None = None) -> str:
+        """Why this model lacks a value of the vocabulary; where layers are of several kinds, why that layer does."""
         if self._is_spread(VALUES[name]):
             return (
                 f"Tensor parallelism has spread it over {self.processes} processes, each of which holds a part of its "
@@ -322,10 +322,10 @@ class Subject:
             )
         for source in VALUES[name].derived_from or ():
             if not self.has_site(source):
-                return f"It is derived from `{source}`. {self.why_unavailable(source)}"
+                return f"It is derived from `{source}`. {self.why_unavailable(source, layer)}"
         if name in self.family.unavailable or self.family.kinds == ():
             return self.family.why_lacking(name)
-        return self.family_at(0).why_lacking(name)
+        return self.family_at(layer or 0).why_lacking(name)
 
     @cached_property
     def value_paths(self) -> list[ValuePath]:
