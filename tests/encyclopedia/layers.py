@@ -48,7 +48,9 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "cohere": lambda: usual("cohere", num_key_value_heads=2),
     "phi3": lambda: usual("phi3", num_key_value_heads=2),
     "gptj": lambda: config("gptj", **_SIZES, n_embd=32, n_layer=3, n_head=4, rotary_dim=4, n_positions=48),
-    "opt": lambda: usual("opt", ffn_dim=48, word_embed_proj_dim=32),
+    "opt": lambda: config(
+        "opt", **{name: size for name, size in _USUAL.items() if name != "intermediate_size"}, ffn_dim=48
+    ),
     "openai-gpt": lambda: config("openai-gpt", **_SIZES, n_embd=32, n_layer=1, n_head=4, n_positions=48),
     "bloom": lambda: config("bloom", **_SIZES, hidden_size=32, n_layer=3, n_head=4),
     "falcon": lambda: usual("falcon", alibi=True, new_decoder_architecture=False, multi_query=True),

@@ -158,7 +158,10 @@ def kernels(kind: str) -> tuple[str, ...]:
 def build(
     config: PretrainedConfig, attention: str | None = None, dtype: torch.dtype = torch.float32
 ) -> PreTrainedModel:
-    """A model of this config with the same random weights each time, with the class's own attention unless told."""
+    """A model of this config with the same random weights each time, with the class's own attention unless told. In
+    float64 experts are gone through one by one: the grouped product has no such type."""
+    if dtype == torch.float64 and any("experts" in key for key in config.to_dict()):
+        config._experts_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         hf = AutoModelForCausalLM.from_config(config, attn_implementation=attention)

@@ -1,11 +1,7 @@
-"""Phi-3's long rope runs the prompt again where the text outgrows the original context; positions go on to hold.
-
-Phi-3 has no family file, so a small one is registered here.
-"""
+"""Phi-3's long rope runs the prompt again where the text outgrows the original context; positions go on to hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,54 +10,14 @@ from torch import Tensor
 from transformers import Phi3Config, Phi3ForCausalLM
 
 from cutaway import StandardizedTransformer
-from cutaway.families import FAMILIES, Family, register
-from cutaway.sites import attention_argument, input_of, output_of, pattern
 
 PROMPT, NEW, ORIGINAL = [5, 9, 33, 2, 61, 17], 8, 8
 CHANGE = 4 * torch.randn(32, generator=torch.Generator().manual_seed(0))
 LOGITS = {"output_logits": True, "return_dict_in_generate": True, "do_sample": False, "max_new_tokens": NEW}
 
-PHI3 = Family(
-    name="phi3-of-the-tests",
-    architectures=("Phi3ForCausalLM",),
-    checkpoints=(),
-    modules={
-        "model": {
-            "embed_tokens": "model.embed_tokens",
-            "layers": "model.layers",
-            "norm": "model.norm",
-            "lm_head": "lm_head",
-        },
-        "layer": {"self_attn": "self_attn", "mlp": "mlp"},
-        "attention": {},
-        "mlp": {},
-    },
-    sizes={
-        "num_layers": "num_hidden_layers",
-        "hidden_size": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_kv_heads": "num_key_value_heads",
-        "vocab_size": "vocab_size",
-        "intermediate_size": "intermediate_size",
-    },
-    values={
-        "input_ids": input_of(argument="input_ids"),
-        "attention_mask": input_of(argument="attention_mask"),
-        "layer_input": input_of(),
-        "token_embeddings": output_of("embed_tokens"),
-        "attention_keys": attention_argument("key"),
-        "attention_probabilities": pattern(),
-        "layer_output": output_of(),
-        "logits": output_of(key="logits"),
-    },
-    unavailable={},
-    stream=("layer_input",),
-    settings=frozenset(Phi3Config().to_dict()),
-)
-
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[StandardizedTransformer]:
+def model() -> StandardizedTransformer:
     factors = {
         "rope_type": "longrope",
         "rope_theta": 10000.0,
@@ -85,14 +41,10 @@ def model() -> Iterator[StandardizedTransformer]:
         eos_token_id=None,
         attn_implementation="sdpa",
     )
-    register(PHI3)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            hf = Phi3ForCausalLM(config).eval()
-        yield StandardizedTransformer(hf, check=False)
-    finally:
-        del FAMILIES[PHI3.name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        hf = Phi3ForCausalLM(config).eval()
+    return StandardizedTransformer(hf, check=False)
 
 
 def plain(hf: Any, edit: Any, **arguments: Any) -> Any:

@@ -28,6 +28,9 @@ def pair(kind: str, dtype: torch.dtype = torch.float64) -> tuple[Any, Standardiz
 def projected(hf: Any, kind: str, x: Tensor, layer: int) -> list[Tensor]:
     """Queries, keys and values before the rotary, `[batch seq heads width]`, as each modelling file takes them."""
     heads = hf.config.num_attention_heads
+    if kind.startswith("gptj"):
+        own = hf.transformer.h[layer].attn
+        return [project(x).unflatten(-1, (heads, -1)) for project in (own.q_proj, own.k_proj, own.v_proj)]
     if kind.startswith("gpt2"):
         return [t.unflatten(-1, (heads, -1)) for t in hf.transformer.h[layer].attn.c_attn(x).chunk(3, dim=-1)]
     if kind.startswith("neox"):
@@ -74,37 +77,42 @@ def test_outputs_mlp_and_vocabulary_are_those_of_the_plain_modules(kind: str) ->
         return value if bias is None else value + bias
 
     z, x = random(sizes["num_heads"], sizes["head_dim"]), random(32)
-    neurons = random(sizes["intermediate_size"])
     layer = model.layers[1]
     gated = ("up_proj", "down_proj", "gate_proj")
     own: dict[str, tuple[str, str, str]] = {
         "phi": ("fc1", "fc2", ""),
         "gpt2": ("c_fc", "c_proj", ""),
+        "gptj": ("fc_in", "fc_out", ""),
         "neox": ("dense_h_to_4h", "dense_4h_to_h", ""),
         "phi3": ("gate_up_proj", "down_proj", "gate_up_proj"),
     }
     first, last, gate = own.get(kind.partition("-")[0], gated)
+    experts = "num_experts" in sizes
     attention, mlp = layer.self_attn.module, layer.mlp.module
-    dense = next(getattr(attention, n) for n in ("dense", "c_proj", "o_proj") if hasattr(attention, n))
-    width = neurons.shape[-1]
+    outputs = ("dense", "c_proj", "o_proj", "out_proj")
+    dense = next(getattr(attention, name) for name in outputs if hasattr(attention, name))
     with torch.no_grad():
         cases = [
             (plus(torch.einsum("bshd,hdm->bsm", z, layer.self_attn.W_O), layer.self_attn.b_O), dense(z.flatten(-2))),
-            (plus(x @ layer.mlp.W_in, layer.mlp.b_in), getattr(mlp, first)(x)[..., -width:]),
-            (plus(neurons @ layer.mlp.W_out, layer.mlp.b_out), getattr(mlp, last)(neurons)),
             (plus(x @ model.W_U, model.b_U), hf.lm_head(x)),
         ]
+        if experts:
+            assert not [name for name in dir(layer.mlp) if name[:2] in ("W_", "b_")]
+        else:
+            neurons = random(width := sizes["intermediate_size"])
+            cases.append((plus(x @ layer.mlp.W_in, layer.mlp.b_in), getattr(mlp, first)(x)[..., -width:]))
+            cases.append((plus(neurons @ layer.mlp.W_out, layer.mlp.b_out), getattr(mlp, last)(neurons)))
         if type(hf.get_input_embeddings()) is nn.Embedding:
             cases.append((model.W_E[tiny.IDS], hf.get_input_embeddings()(tiny.IDS)))
         else:
             with pytest.raises(UnavailableValueError, match="more than multiply"):
                 model.W_E
-        if gate:
+        if gate and not experts:
             cases.append((plus(x @ layer.mlp.W_gate, layer.mlp.b_gate), getattr(mlp, gate)(x)[..., :width]))
     for found, expected in cases:
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    if not gate:
-        with pytest.raises(UnavailableValueError, match="gate"):
+    if not gate or experts:
+        with pytest.raises(UnavailableValueError, match="experts" if experts else "gate"):
             layer.mlp.W_gate
     assert getattr(attention, "o_proj", dense) is layer.self_attn.o_proj.module
 
@@ -115,7 +123,7 @@ def test_shapes_are_those_of_the_layouts_and_memory_is_the_parameters(kind: str)
     memory = {parameter.untyped_storage().data_ptr() for parameter in hf.parameters()}
     hosts = (model, model.layers[2].self_attn, model.layers[2].mlp)
     names = [(host, name) for host in hosts for name in dir(host) if name[:2] in ("W_", "b_")]
-    assert len(names) >= 8
+    assert len(names) >= (6 if "num_experts" in model.sizes else 8)
     for host, name in names:
         tensor = getattr(host, name)
         axes = getattr(type(host), name).__doc__.partition("]")[0].strip("[").split()

@@ -57,7 +57,8 @@ class Kind:
         name: what such a layer has, in words: "experts".
         has: the path of a module below the layer that the layers of this kind have, and the others have not.
         layers: their numbers, where these are known and not to be told by `has`.
-        modules, values, unavailable: in addition to the family's, or in the place of its own.
+        modules: as in `Family`: of the layer those in addition to the family's, and of a sublayer all that it has.
+        values, unavailable: in addition to the family's, or in the place of its own.
         lacks: the hosts that these layers do not have, with all their values.
         stream: the sum in the place of the family's; None for the same.
         no_sum, premix_differs: as in `Family`; None for the same.
@@ -189,6 +190,7 @@ class Family:
         for kind in kinds:
             gone = _gone(kind) | dict(kind.unavailable)
             modules = _with_modules(family.modules, kind.modules)
+            modules |= {host: names for host, names in kind.modules.items() if host in SUBLAYERS}
             for host in kind.lacks:
                 modules.pop(host, None)
                 modules["layer"] = {name: own for name, own in modules["layer"].items() if name != SUBLAYERS[host]}

@@ -44,7 +44,7 @@ class Weights:
         family = self._places.family(layer)
         stored = family.weights.get(row.matrix)
         if stored is None or (stored.module in MODULES and stored.module not in family.modules.get(row.host, {})):
-            return self._not_named(row, stored, family)
+            return self._not_named(row, stored, family, layer)
         own = self.path(row, layer)
         if own not in self._places.modules:
             return self._places.why_no_module(row.host, layer, stored.module)
@@ -104,7 +104,10 @@ class Weights:
         """The own path of the module that holds a weight, or would."""
         return self._places.module(row.host, layer, self._places.family(layer).weights[row.matrix].module)
 
-    def _not_named(self, row: Weight, stored: Stored | None, family: Family) -> str:
+    def _not_named(self, row: Weight, stored: Stored | None, family: Family, layer: int | None) -> str:
+        if row.host == "mlp" and "experts" in family.modules.get("mlp", {}):
+            experts = self._places.module("mlp", layer, "experts")
+            return f"This MLP is a mixture of experts, each with matrices of its own; `{experts}` holds them."
         if row.matrix == "W_gate" and "up_proj" not in family.modules.get("mlp", {}):
             return f"The MLP of {family.name} is not known to have a gate."
         if row.matrix == "W_U" and stored is not None:
