@@ -20,6 +20,8 @@ _USUAL = {
     "num_attention_heads": 4,
     "max_position_embeddings": 48,
 }
+_OTHERWISE = {name: size for name, size in _USUAL.items() if name != "intermediate_size"}
+"""For classes that call the MLP's width otherwise."""
 
 
 def config(model_type: str, **settings: Any) -> PretrainedConfig:
@@ -48,12 +50,10 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "cohere": lambda: usual("cohere", num_key_value_heads=2),
     "phi3": lambda: usual("phi3", num_key_value_heads=2),
     "gptj": lambda: config("gptj", **_SIZES, n_embd=32, n_layer=3, n_head=4, rotary_dim=4, n_positions=48),
-    "opt": lambda: config(
-        "opt", **{name: size for name, size in _USUAL.items() if name != "intermediate_size"}, ffn_dim=48
-    ),
+    "opt": lambda: config("opt", **_OTHERWISE, ffn_dim=48),
     "openai-gpt": lambda: config("openai-gpt", **_SIZES, n_embd=32, n_layer=1, n_head=4, n_positions=48),
     "bloom": lambda: config("bloom", **_SIZES, hidden_size=32, n_layer=3, n_head=4),
-    "falcon": lambda: usual("falcon", alibi=True, new_decoder_architecture=False, multi_query=True),
+    "falcon": lambda: config("falcon", **_OTHERWISE, ffn_hidden_size=48, alibi=True),
     "mixtral": lambda: grouped("mixtral", num_local_experts=4, num_experts_per_tok=2),
     "gpt_oss": lambda: grouped("gpt_oss", num_local_experts=4, num_experts_per_tok=2, sliding_window=4),
     "deepseek_v3": lambda: usual(

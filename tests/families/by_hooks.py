@@ -65,6 +65,39 @@ _OPT = {
     "lm_head_output": out("lm_head"),
 }
 
+_H = "transformer.h.{}"
+_SOFTMAX = {"attention_scores": Place("softmax in"), "attention_probabilities": Place("softmax out")}
+_OWN_ATTENTION = {
+    "token_embeddings": out("transformer.word_embeddings"),
+    "layer_input": into(_H),
+    "attention_norm_output": out(f"{_H}.input_layernorm"),
+    **_SOFTMAX,
+    "attention_premix": into(f"{_H}.self_attention.dense", by_heads),
+    "mlp_input": into(f"{_H}.mlp"),
+    "mlp_neurons": into(f"{_H}.mlp.dense_4h_to_h"),
+    "layer_output": out(_H),
+    "final_norm_output": out("transformer.ln_f"),
+    "lm_head_output": out("lm_head"),
+}
+_BETWEEN = {
+    "layer_mid": Place("stream", f"{_H}.post_attention_layernorm"),
+    "mlp_norm_output": out(f"{_H}.post_attention_layernorm"),
+}
+_BLOOM = {
+    **_OWN_ATTENTION,
+    **_BETWEEN,
+    "attention_output": out(f"{_H}.self_attention.dense"),
+    "mlp_activation": out(f"{_H}.mlp.gelu_impl"),
+    "mlp_output": out(f"{_H}.mlp.dense_4h_to_h"),
+}
+_FALCON = {
+    **_OWN_ATTENTION,
+    "mlp_norm_output": out(f"{_H}.input_layernorm"),
+    "attention_output": out(f"{_H}.self_attention"),
+    "mlp_activation": out(f"{_H}.mlp.act"),
+    "mlp_output": out(f"{_H}.mlp"),
+}
+
 PLACES: dict[str, Mapping[str, Place]] = {
     "opt": {
         **_OPT,
@@ -74,6 +107,15 @@ PLACES: dict[str, Mapping[str, Place]] = {
         "mlp_norm_output": out(f"{_LAYER}.final_layer_norm", by_rows),
         "final_norm_output": out("model.decoder.final_layer_norm"),
     },
+    "bloom": _BLOOM,
+    "falcon": _FALCON,
+    "falcon-groups": {
+        **_FALCON,
+        "attention_norm_output": out(f"{_H}.ln_attn"),
+        "mlp_norm_output": out(f"{_H}.ln_mlp"),
+    },
+    "falcon-one-norm": _FALCON,
+    "falcon-alibi": {**_FALCON, **_BETWEEN},
     "opt-behind": {**_OPT, "layer_mid": out(f"{_LAYER}.self_attn_layer_norm")},
 }
 """By case of `models.APART`, where each direct value passes."""
@@ -154,9 +196,10 @@ def value(hf: PreTrainedModel, kind: str, name: str, layer: int) -> Tensor:
 
 def kernels(kind: str) -> tuple[str, ...]:
     """The implementations of attention that a family has."""
-    return ("sdpa", "eager")
+    return ("eager",) if kind == "bloom" else ("sdpa", "eager")
 
 
 def places(kind: str, attention: str) -> tuple[str, ...]:
-    """The values of a case under an implementation of attention."""
-    return tuple(PLACES[kind])
+    """The values of a case under an implementation of attention; Falcon's sdpa is one call, without steps."""
+    hidden = native.STEPS if kind.startswith("falcon") and attention == "sdpa" else ()
+    return tuple(name for name in PLACES[kind] if name not in hidden)

@@ -97,6 +97,13 @@ def qwen3_next(**changes: Any) -> PretrainedConfig:
 
 _WINDOW = {"sliding_window": 3, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
 
+_WINDOWS_FIRST = {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]}
+_FACTORS = {
+    "residual_multiplier": 0.22,
+    "embedding_multiplier": 12.0,
+    "logits_scaling": 8.0,
+    "attention_multiplier": 0.2,
+}
 _CAPS = {"attn_logit_softcapping": 4.0, "final_logit_softcapping": 7.0}
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
@@ -127,6 +134,18 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
     "gemma2-uncapped": lambda: usual(
         "gemma2", num_key_value_heads=4, head_dim=4, attention_bias=True, **_WINDOW, **dict.fromkeys(_CAPS)
     ),
+    "gemma3": lambda: grouped("gemma3_text", head_dim=16, sliding_window=3, query_pre_attn_scalar=24, **_WINDOWS_FIRST),
+    "gemma3-capped": lambda: usual(
+        "gemma3_text", num_key_value_heads=4, head_dim=4, attention_bias=True, final_logit_softcapping=7.0, **_WINDOW
+    ),
+    "olmo2": lambda: grouped("olmo2"),
+    "olmo2-biases": lambda: usual("olmo2", attention_bias=True, tie_word_embeddings=True),
+    "granite": lambda: grouped("granite", **_FACTORS),
+    "granite-biases": lambda: usual("granite", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "smollm3": lambda: grouped("smollm3", no_rope_layers=[1, 0, 1]),
+    "smollm3-window": lambda: grouped(
+        "smollm3", no_rope_layer_interval=2, use_sliding_window=True, sliding_window=3, attention_bias=True
+    ),
     "stablelm": lambda: grouped("stablelm", use_qkv_bias=True),
     "stablelm-parallel": lambda: grouped(
         "stablelm", use_parallel_residual=True, qk_layernorm=True, tie_word_embeddings=True
@@ -136,8 +155,25 @@ CONFIGS: dict[str, Callable[[], PretrainedConfig]] = {
 }
 """Every case that the conformance tests run, by the name of its row in `native.NATIVE` and what is other in it."""
 
+_FALCON = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_hidden_size": 96}
+
+
+def falcon(**changes: Any) -> PretrainedConfig:
+    return CONFIG_MAPPING["falcon"](**{**_SIZES, **_FALCON, **changes})
+
+
+def bloom(**changes: Any) -> PretrainedConfig:
+    return CONFIG_MAPPING["bloom"](**{**_SIZES, "hidden_size": 32, "n_layer": 3, "n_head": 4, **changes})
+
+
 APART: dict[str, Callable[[], PretrainedConfig]] = {
     "phi": lambda: usual("phi", partial_rotary_factor=0.5, qk_layernorm=True),
+    "bloom": bloom,
+    "bloom-untied": lambda: bloom(tie_word_embeddings=False, n_head=6, hidden_size=36),
+    "falcon": falcon,
+    "falcon-groups": lambda: falcon(new_decoder_architecture=True, num_kv_heads=2, bias=True),
+    "falcon-one-norm": lambda: falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1),
+    "falcon-alibi": lambda: falcon(alibi=True, parallel_attn=False, multi_query=False, bias=True),
     "opt": lambda: opt(enable_bias=False),
     "opt-behind": lambda: opt(do_layer_norm_before=False, word_embed_proj_dim=16, activation_function="gelu"),
     "qwen3_moe-mixed": lambda: grouped("qwen3_moe", head_dim=8, attention_bias=True, mlp_only_layers=[1], **_EXPERTS),

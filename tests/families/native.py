@@ -31,7 +31,9 @@ class Native(NamedTuple):
     norm: str
     attention: str
     norm_1: str
+    """The norm before the attention; empty where there is none."""
     norm_2: str
+    """The same of the MLP."""
     o_proj: str
     activation: str
     down: str
@@ -81,6 +83,20 @@ _GEMMA = _LLAMA._replace(
     logits=_capped,
 )
 
+_OLMO = _LLAMA._replace(
+    norm_1="",
+    norm_2="",
+    post_attention="post_attention_layernorm",
+    post_mlp="post_feedforward_layernorm",
+    lacks=frozenset({"attention_norm_output", "mlp_norm_output"}),
+)
+
+_GRANITE = _LLAMA._replace(
+    sums=lambda x, attention, mlp: (x + attention * 0.22) + mlp * 0.22,
+    middle=lambda x, attention: x + attention * 0.22,
+    logits=lambda product, config: product / config.logits_scaling,
+)
+
 _EXPERTS = _LLAMA._replace(
     activation="",
     down="",
@@ -90,11 +106,15 @@ _EXPERTS = _LLAMA._replace(
 )
 
 NATIVE: dict[str, Native] = {
-    **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral", "stablelm"), _LLAMA),
+    **dict.fromkeys(("llama", "qwen2", "qwen3", "mistral", "stablelm", "smollm3"), _LLAMA),
+    "granite-biases": _LLAMA,
+    "olmo2-biases": _OLMO._replace(lacks=_OLMO.lacks | {"head_contributions"}),
+    "granite": _GRANITE,
+    "olmo2": _OLMO,
     "phi3": _LLAMA._replace(activation="activation_fn", gate="gate_up_proj", adds=frozenset()),
     **dict.fromkeys(("mixtral", "qwen3_moe"), _EXPERTS),
-    "gemma2": _GEMMA,
-    "gemma2-uncapped": _GEMMA._replace(lacks=frozenset({"head_contributions"})),
+    **dict.fromkeys(("gemma2", "gemma3"), _GEMMA),
+    **dict.fromkeys(("gemma2-uncapped", "gemma3-capped"), _GEMMA._replace(lacks=frozenset({"head_contributions"}))),
     "stablelm-parallel": _LLAMA._replace(norm_2="input_layernorm", sequential=False),
     "phi": Native(
         *("model.embed_tokens", "model.layers", "model.final_layernorm", "self_attn", "input_layernorm"),
@@ -132,8 +152,9 @@ class Parts:
         self.norm = hf.get_submodule(names.norm)
         self.head = hf.get_submodule("lm_head")
         self.attention = self.block.get_submodule(names.attention)
-        self.norm_1, self.norm_2 = (self.block.get_submodule(name) for name in (names.norm_1, names.norm_2))
         self.mlp = self.block.get_submodule("mlp")
+        self.norm_1 = self.block.get_submodule(names.norm_1) if names.norm_1 else self.attention
+        self.norm_2 = self.block.get_submodule(names.norm_2) if names.norm_2 else self.mlp
         self.after_attention = self.block.get_submodule(names.post_attention) if names.post_attention else None
         self.after_mlp = self.block.get_submodule(names.post_mlp) if names.post_mlp else None
         self.o_proj = self.attention.get_submodule(names.o_proj)

@@ -58,6 +58,8 @@ def test_a_file_speaks_of_standard_modules_where_there_are(name: str) -> None:
 _SANDWICH = {"post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"}
 OWN_NAMES: dict[str, set[str]] = {
     "gemma2": _SANDWICH,
+    "gemma3": _SANDWICH,
+    "olmo2": _SANDWICH - {"pre_feedforward_layernorm"},
     "opt": {"fc1"},
     "deepseek_v3": {"kv_a_layernorm", "q_b_proj"},
 }

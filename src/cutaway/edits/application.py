@@ -192,7 +192,7 @@ def _must_be_copied(edit: FunctionEdit) -> bool:
     add up step by step. A module's argument may be that of others too, as the normed stream is of three projections.
     """
     address = edit.address
-    return edit.choice is not None or address.moment == "arguments" or address.value is None or torch.is_grad_enabled()
+    return edit.choice is not None or address.shared or address.value is None or torch.is_grad_enabled()
 
 
 _OUTSIDE = 4

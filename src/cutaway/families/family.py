@@ -25,7 +25,7 @@ class Variant:
         setting: the config key that decides.
         is_: the value of it under which the variant holds.
         unlike: in the place of that, another config key: the variant holds if the two are not the same.
-        modules, values: in addition to the family's, or in the place of its own.
+        modules, sizes, values: in addition to the family's, or in the place of its own.
         unavailable: values that the variant does not have, and why.
         stream: the sum in the place of the family's; None for the same.
         no_lens: as in `Family`; None for the same.
@@ -35,6 +35,7 @@ class Variant:
     is_: object = None
     unlike: str = ""
     modules: Mapping[Host, Mapping[str, str]] = field(default_factory=dict[Host, Mapping[str, str]])
+    sizes: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     values: Mapping[str, Site] = field(default_factory=dict[str, Site])
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     stream: Sum | None = None
@@ -50,13 +51,15 @@ class Variant:
 class Kind:
     """What is other on the layers of one kind, in a family whose layers are of several.
 
-    A layer is of a kind if it has a module, by which it is told whatever the config says; several kinds may be laid
-    over one layer, one after the other, as "a recurrence" and "experts" are.
+    A layer is of a kind if it has a module, by which it is told whatever the config says, or where none differs, if the
+    config says so; several kinds may be laid over one layer, one after the other, as "a recurrence" and "experts" are.
 
     Attributes:
         name: what such a layer has, in words: "experts".
         has: the path of a module below the layer that the layers of this kind have, and the others have not.
-        layers: their numbers, where these are known and not to be told by `has`.
+        setting: in the place of that, a config key with an entry for each layer.
+        is_: the entry of the layers of this kind.
+        layers: their numbers, where these are known and not to be told.
         modules: as in `Family`: of the layer those in addition to the family's, and of a sublayer all that it has.
         values, unavailable: in addition to the family's, or in the place of its own.
         lacks: the hosts that these layers do not have, with all their values.
@@ -66,6 +69,8 @@ class Kind:
 
     name: str
     has: str = ""
+    setting: str = ""
+    is_: object = None
     layers: frozenset[int] = frozenset()
     modules: Mapping[Host, Mapping[str, str]] = field(default_factory=dict[Host, Mapping[str, str]])
     values: Mapping[str, Site] = field(default_factory=dict[str, Site])
@@ -176,10 +181,17 @@ class Family:
                 lacks = {**family.unavailable, **variant.unavailable}
                 lacks = {name: why for name, why in lacks.items() if name not in values}
                 modules = _with_modules(family.modules, variant.modules)
+                sizes = {**family.sizes, **variant.sizes}
                 stream = family.stream if variant.stream is None else variant.stream
                 no_lens = family.no_lens if variant.no_lens is None else variant.no_lens
                 family = replace(
-                    family, modules=modules, values=values, unavailable=lacks, stream=stream, no_lens=no_lens
+                    family,
+                    modules=modules,
+                    sizes=sizes,
+                    values=values,
+                    unavailable=lacks,
+                    stream=stream,
+                    no_lens=no_lens,
                 )
         kinds = tuple(replace(kind, stream=with_numbers(kind.stream, config)) for kind in family.kinds)
         return replace(family, stream=with_numbers(family.stream, config), kinds=kinds)

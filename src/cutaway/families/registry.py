@@ -8,17 +8,22 @@ from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING
 
 from cutaway.errors import CutawayError, UnsupportedModelError
+from cutaway.families.bloom import BLOOM
 from cutaway.families.deepseek_v3 import DEEPSEEK_V3
+from cutaway.families.falcon import FALCON
 from cutaway.families.family import Family
 from cutaway.families.gemma2 import GEMMA2
+from cutaway.families.gemma3 import GEMMA3
 from cutaway.families.gpt2 import GPT2
 from cutaway.families.gpt_neox import GPT_NEOX
 from cutaway.families.gpt_oss import GPT_OSS
 from cutaway.families.gptj import GPTJ
+from cutaway.families.granite import GRANITE
 from cutaway.families.llama import LLAMA
 from cutaway.families.mamba2 import MAMBA2
 from cutaway.families.mistral import MISTRAL
 from cutaway.families.mixtral import MIXTRAL
+from cutaway.families.olmo2 import OLMO2
 from cutaway.families.opt import OPT
 from cutaway.families.phi import PHI
 from cutaway.families.phi3 import PHI3
@@ -26,6 +31,7 @@ from cutaway.families.qwen2 import QWEN2
 from cutaway.families.qwen3 import QWEN3
 from cutaway.families.qwen3_moe import QWEN3_MOE
 from cutaway.families.qwen3_next import QWEN3_NEXT
+from cutaway.families.smollm3 import SMOLLM3
 from cutaway.families.stablelm import STABLELM
 from cutaway.vocabulary import VALUES, Value
 from cutaway.vocabulary.values import as_rare
@@ -50,8 +56,14 @@ FAMILIES: dict[str, Family] = {
         MAMBA2,
         QWEN3_NEXT,
         GEMMA2,
+        GEMMA3,
+        OLMO2,
+        GRANITE,
+        SMOLLM3,
         PHI3,
         STABLELM,
+        FALCON,
+        BLOOM,
         OPT,
         GPTJ,
     )

@@ -7,7 +7,8 @@ A copy is given where the tensor is not this value's alone, so that an edit in p
   nothing that autograd kept for the way back.
 - Keys and values as they enter attention may be the cache's own tensors.
 - What a module is called with, and what a call inside a forward is given or returns, may be held by others too, as the
-  normed stream is by three projections. (A value of the vocabulary has its place chosen so that it is not.)
+  normed stream is by three projections. (A value of the vocabulary has its place chosen so that it is not, but for an
+  MLP without a norm, which is given the stream itself.)
 - A tensor made under inference mode has no count of its edits, by which a late one is told.
 
 Two names of one moment are one tensor, or two views of one, so that an edit under either name shows under both.
@@ -23,7 +24,6 @@ from torch import Tensor
 from cutaway.passes.gradients import own_in_graph
 from cutaway.passes.late_edits import storage, tensors_in
 from cutaway.passes.saving import carry_save
-from cutaway.sites import OperationMoment
 from cutaway.sites.slots import map_tensors
 from cutaway.subject.address import Address
 from cutaway.tracing import Stop
@@ -44,8 +44,8 @@ class HandedOut:
     def hand_out(self, address: Address, stop: Stop) -> Any:
         """The value at an address of the moment, or the copy that passes in its place from now on."""
         value = address.read(stop.passing)
-        if self._grad or _may_be_shared(address) or (isinstance(value, Tensor) and value.is_inference()):
-            value = self._own(value, only_inference=not (self._grad or _may_be_shared(address)))
+        if self._grad or address.shared or (isinstance(value, Tensor) and value.is_inference()):
+            value = self._own(value, only_inference=not (self._grad or address.shared))
             stop.passing = address.write(stop.passing, value)
         carry_save(value)
         self.values[address.place] = value
@@ -95,10 +95,3 @@ def own_copy(tensor: Tensor) -> Tensor:
         return tensor.clone()
     with torch.inference_mode(False), torch.no_grad():
         return tensor.clone()
-
-
-def _may_be_shared(address: Address) -> bool:
-    """Whether the tensor at an address may be another's too."""
-    if address.value is None:
-        return address.moment == "enter" or isinstance(address.moment, OperationMoment)
-    return address.moment == "arguments"

@@ -27,6 +27,9 @@ class Address:
         rank: when in a pass its moment comes; None where the survey did not come by it.
         sizes: the lengths of the axes where it is.
         overwritten: whether the model writes into the tensor afterwards, in place, so that what is kept must be a copy.
+        shared: whether the tensor may be another value's too, so that an edit in place must not be made in it: what
+            enters attention may be the cache's, what enters a module that of others, and an MLP without a norm is given
+            the stream itself.
         place: what two names of one tensor share, as the two norm outputs do where one norm feeds attention and MLP.
     """
 
@@ -40,6 +43,7 @@ class Address:
     rank: int | None
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     overwritten: bool = False
+    shared: bool = False
     place: str = field(init=False)
 
     def __post_init__(self) -> None:

@@ -30,6 +30,8 @@ def bind(
     moment: Moment | OperationMoment,
     slot: Slot | Whole | FirstArgument,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    *,
+    in_stream: bool = False,
 ) -> Address:
     """The address of what is at a moment of a module.
 
@@ -42,10 +44,13 @@ def bind(
         moment: when in its call.
         slot: where in what passes.
         sizes: the lengths of the axes there.
+        in_stream: whether what enters the module is the residual stream itself.
     """
     parts = own.split(".") if own else []
     holders = [modules[".".join(parts[:i])] for i in range(len(parts))]
     within = tuple(holder for holder in holders if not isinstance(holder, (nn.ModuleList, nn.ModuleDict)))
     overwritten = (own, moment) in survey.overwritten
     rank = survey.rank(own, moment)
-    return Address(path, value, own, modules[own], moment, slot, within, rank, sizes, overwritten)
+    shared = moment == "arguments" or (moment == "enter" and in_stream)
+    shared = shared or (value is None and (moment == "enter" or isinstance(moment, OperationMoment)))
+    return Address(path, value, own, modules[own], moment, slot, within, rank, sizes, overwritten, shared)

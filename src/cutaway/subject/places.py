@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from torch import nn
 
@@ -37,6 +38,7 @@ class Places:
         self.paths = paths_of(model)
         self.shares = any(len(paths) > 1 for paths in self.paths.values())
         self._family = family
+        self._config: Any = getattr(model, "config", None)
         self._layers = self._step("", family.modules["model"]["layers"])
         self._keys = self._keys_of_layers()
         self.num_layers = len(self._keys)
@@ -61,6 +63,9 @@ class Places:
     def _is_of(self, layer: int, kind: Kind) -> bool:
         if kind.layers:
             return layer in kind.layers
+        if kind.setting:
+            entries = getattr(self._config.get_text_config(), kind.setting)
+            return layer < len(entries) and entries[layer] == kind.is_
         return self._step(f"{self._layers}.{self._keys[layer]}", kind.has) in self.modules
 
     def family(self, layer: int | None) -> Family:

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from cutaway.errors import NoWeightsError, UnavailableValueError
 from cutaway.families import Family, derive, family_of_model
-from cutaway.sites import OF_TOKEN_ROWS, Moment, OperationMoment
+from cutaway.sites import OF_TOKEN_ROWS, STREAMS, Moment, OperationMoment
 from cutaway.subject.address import Address
 from cutaway.subject.binding import NATIVE_NAMES, bind
 from cutaway.subject.contributions import why_no_parts
@@ -247,7 +247,11 @@ class Subject:
                 raise UnavailableValueError(f"`{path}` does not exist here. {reason}")
             site = self.family_at(path.layer).values[path.name]
             own, sizes = self.places.of_site(path.value.host, path.layer, site), self.sizes_at(path.layer)
-            address = bind(self.modules, self.survey, str(path), path.value, own, site.moment, site.slot, sizes)
+            in_stream = any(moment in STREAMS for moment in self.places.moments(own))
+            address = bind(
+                *(self.modules, self.survey, str(path), path.value, own, site.moment, site.slot, sizes),
+                in_stream=in_stream,
+            )
             self._addresses[path] = address
         return address
 

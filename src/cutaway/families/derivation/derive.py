@@ -147,7 +147,13 @@ def _layer_values(block: Block, inside: Inside) -> dict[str, Site]:
     values = {"layer_output": output_of(), **inside.values}
     if block.call.given is not None:
         values["layer_input"] = input_of(argument=block.call.argument)
-    return {name: values[name] for name in VALUES if name in values}
+    return {name: _in_standard_names(name, values[name], inside) for name in VALUES if name in values}
+
+
+def _in_standard_names(name: str, site: Site, inside: Inside) -> Site:
+    names = inside.modules.get(site.of or VALUES[name].host, {})
+    standard = next((standard for standard, own in names.items() if own and own == site.module), site.module)
+    return replace(site, module=standard)
 
 
 def _laid_over(base: Family, found: Found) -> Family:
