@@ -207,7 +207,7 @@ def test_a_failing_note_stops_the_build_and_nothing_is_written(tmp_path, monkeyp
 
     first, *others = notes_of("gpt2")
     monkeypatch.setitem(notes._NOTES, "gpt2", (dataclasses.replace(first, check=wrong), *others))
-    with pytest.raises(NoteError, match=r"(?s)positions_added_once.*a tiny random gpt2.*seven is not eight"):
+    with pytest.raises(NoteError, match=r"(?s)positions_added_once.*a tiny random GPT-2.*seven is not eight"):
         build(tmp_path / "site", families=["gpt2"])
     assert not (tmp_path / "site").exists()
     assert site_module.notes_of is notes.notes_of

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from cutaway.encyclopedia import identity
-from cutaway.encyclopedia.checkpoints import CHECKPOINTS, Checkpoint, config_of
+from cutaway.encyclopedia.checkpoints import CHECKPOINTS, config_of
 from cutaway.encyclopedia.diagram import draw_stack, glyph
 from cutaway.encyclopedia.kinds import LayerKind, layer_kinds
 from cutaway.encyclopedia.note import Result
 from cutaway.encyclopedia.parts import Parts, parts_of
+from cutaway.encyclopedia.published import PUBLISHED, Checkpoint
 from cutaway.encyclopedia.traits import Trait, traits_of
 from cutaway.families import FAMILIES
 from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, WEIGHTS, Host, Weight, values_of
@@ -23,9 +24,6 @@ from cutaway.vocabulary import CONFIG_NAMES, HOSTS, LAYOUTS, MODULES, WEIGHTS, H
 if TYPE_CHECKING:
     from cutaway.inspection.support import Support
     from cutaway.model import StandardizedTransformer
-
-TITLES = {"phi": "Phi", "llama": "Llama", "gpt2": "GPT-2", "gpt_neox": "GPT-NeoX"}
-"""How a family is called in a heading, where that is another word than its name."""
 
 NATIVE_KEYS = (
     "architectures",
@@ -144,7 +142,7 @@ def family_page(name: str, step: Callable[[], None] = lambda: None) -> FamilyPag
     source = inspect.getsource(module)
     return FamilyPage(
         name=name,
-        title=TITLES.get(name, name),
+        title=PUBLISHED[name].title,
         summary=(inspect.getdoc(module) or "").split("\n\n")[0],
         architectures=family.architectures,
         checkpoints=family.checkpoints,

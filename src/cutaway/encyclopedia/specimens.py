@@ -3,34 +3,18 @@ models, made so that a fault shows: large weights, biases and norms away from wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from cutaway.encyclopedia.published import PUBLISHED
 
 if TYPE_CHECKING:
     from cutaway.model import StandardizedTransformer
 
-_TINY: dict[str, dict[str, Any]] = {
-    "llama": {
-        "vocab_size": 96,
-        "hidden_size": 48,
-        "intermediate_size": 80,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 64,
-    },
-    "gpt2": {"vocab_size": 96, "n_embd": 48, "n_layer": 3, "n_head": 4, "n_positions": 64},
-    "gpt_neox": {
-        "vocab_size": 96,
-        "hidden_size": 64,
-        "intermediate_size": 96,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "max_position_embeddings": 64,
-    },
-}
+_SPREAD = 0.3
+"""The standard deviation of weights: large, so that no part of a pass is near to nothing."""
 
 _COMMON: dict[str, Any] = {
-    "initializer_range": 0.3,
     "bos_token_id": None,
     "eos_token_id": None,
     "pad_token_id": None,
@@ -44,17 +28,21 @@ def specimen_of(family: str) -> tuple[StandardizedTransformer, str]:
     from cutaway.model import StandardizedTransformer
     from cutaway.subject.source_names import BUILT_IN
 
-    if family == "phi":
+    settings = PUBLISHED[family].specimen
+    if settings is None:
         return StandardizedTransformer(BUILT_IN, dtype=torch.float32), BUILT_IN
-    name = f"a tiny random {family}"
-    return StandardizedTransformer(_random(family, name), check=False), name
+    name = f"a tiny random {PUBLISHED[family].title}"
+    model = _random(PUBLISHED[family].model_type, {**_COMMON, **settings}, name)
+    return StandardizedTransformer(model, check=False), name
 
 
-def _random(family: str, name: str) -> Any:
+def _random(model_type: str, settings: Mapping[str, Any], name: str) -> Any:
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
-    config = CONFIG_MAPPING[family](**_TINY[family], **_COMMON)
+    kind: Any = CONFIG_MAPPING[model_type]
+    spread = "initializer_range" if hasattr(kind(), "initializer_range") else "init_std"
+    config = kind(**settings, **{spread: _SPREAD})
     config._name_or_path = name
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -62,5 +50,5 @@ def _random(family: str, name: str) -> Any:
         with torch.no_grad():
             for parameter in hf.parameters():
                 if parameter.ndim == 1:
-                    parameter.add_(0.3 * torch.randn_like(parameter))
+                    parameter.add_(_SPREAD * torch.randn_like(parameter))
     return hf.eval()

@@ -301,7 +301,8 @@ class StandardizedTransformer(EditableModel, metaclass=_Front):
         return spans(prompt, text, self.tokenizer, occurrence)
 
     def project_on_vocab(self, stream: Tensor) -> Tensor:
-        """What the head makes of a residual stream: final norm, then `lm_head`, biases included.
+        """What the head makes of a residual stream: final norm, then `lm_head`, biases included, then what the config
+        has the model make of that, as a soft cap.
 
         On the last block's `layer_output` this is `logits`, bit for bit.
 
@@ -312,7 +313,7 @@ class StandardizedTransformer(EditableModel, metaclass=_Front):
             `[… vocab_size]`.
 
         Raises:
-            UnavailableValueError: the model has no language-model head.
+            UnavailableValueError: the model has no language-model head, or reads its last stream otherwise.
             ShapeError: the last axis is not the stream's.
         """
         from cutaway.subject.lens import project_on_vocab

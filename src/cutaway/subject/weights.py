@@ -16,6 +16,9 @@ from cutaway.subject.places import Places
 from cutaway.tracing.twin import is_sharded
 from cutaway.vocabulary import HOSTS, MODULES, WEIGHTS, Weight
 
+_MULTIPLIES = frozenset({"transformers.models.falcon.modeling_falcon.FalconLinear"})
+"""Classes with a forward of their own that multiplies by the matrix and adds the bias, and does no more."""
+
 _HEADS = ("num_heads", "num_kv_heads")
 
 
@@ -122,7 +125,8 @@ class Weights:
         module = self._places.modules[own]
         kind = type(module)
         base = next((cls for cls in (nn.Linear, Conv1D, nn.Embedding) if isinstance(module, cls)), None)
-        if base is None or kind.forward is not base.forward:
+        does_more = base is None or kind.forward is not base.forward
+        if does_more and f"{kind.__module__}.{kind.__name__}" not in _MULTIPLIES:
             held = [name for name, child in module.named_modules() if name and isinstance(child, (nn.Linear, Conv1D))]
             beside = f" What it wraps is at `.{held[0]}`." if held else ""
             merge = " Merge an adapter into it (peft's `merge_and_unload()`) to have one matrix." if held else ""

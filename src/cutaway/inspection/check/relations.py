@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cutaway.errors import CheckError
 from cutaway.families.stream import Term, add_up, names_in, told, up_to
-from cutaway.inspection.check.compare import close, differs, must_be_close, must_be_same, same
+from cutaway.inspection.check.compare import close, differs, must_be_close, must_be_same
 from cutaway.inspection.check.report import CheckResult
 from cutaway.passes.derived import head_contributions
 from cutaway.sites import output_of
@@ -188,19 +188,15 @@ def _contributed(subject: Subject, values: Values) -> CheckResult:
 
 
 def _lens(subject: Subject, values: Values) -> CheckResult:
-    """A family that does more past the head, a soft cap say, has the lens end where the head does."""
-    if subject.family.no_lens:
-        return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)
+    promise = "project_on_vocab of the last layer_output is logits, bit for bit"
     last = values.get(str(ValuePath("layer_output", subject.sizes["num_layers"] - 1)))
-    if last is None:
-        return CheckResult("the lens on the last layer_output is logits, bit for bit", 0)
-    capped = "lm_head_output" in values and not same(values["logits"], values["lm_head_output"])
-    name = "lm_head_output" if capped else "logits"
+    if last is None or subject.family.no_lens:
+        return CheckResult(promise, 0)
     try:
         with torch.no_grad():
             lens = project_on_vocab(subject, last)
     except RuntimeError as error:  # of torch: something stands between the norm and the head
         text = f"the last layer_output cannot be projected: {str(error).strip().partition(chr(10))[0]}."
-        raise CheckError(f"`{name}` is not project_on_vocab of it: {text}", value=name, claim="lens") from error
-    must_be_same(name, values[name], lens, "project_on_vocab(the last layer_output)", "lens")
-    return CheckResult(f"project_on_vocab of the last layer_output is {name}, bit for bit", 1)
+        raise CheckError(f"`logits` is not project_on_vocab of it: {text}", value="logits", claim="lens") from error
+    must_be_same("logits", values["logits"], lens, "project_on_vocab(the last layer_output)", "lens")
+    return CheckResult(promise, 1)
