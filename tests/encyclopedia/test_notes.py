@@ -148,6 +148,106 @@ def test_it_fails_on_a_model_made_otherwise(specimens, note, spoil) -> None:
         run_note(note, spoilt(specimens, spoil), "the spoilt one")
 
 
+def hooked(path: str, change):
+    """A model one of whose modules returns something else."""
+
+    def spoil(hf) -> None:
+        hf.get_submodule(path).register_forward_hook(lambda module, args, output: change(output))
+
+    return spoil
+
+
+def with_bias(path: str):
+    def spoil(hf) -> None:
+        linear = hf.get_submodule(path)
+        linear.bias = torch.nn.Parameter(torch.randn(linear.out_features))
+
+    return spoil
+
+
+def setting(path: str, name: str, value):
+    def spoil(hf) -> None:
+        setattr(hf.get_submodule(path), name, value)
+
+    return spoil
+
+
+def without_bias(path: str):
+    return setting(path, "bias", None)
+
+
+def untied(hf) -> None:
+    hf.lm_head.weight = torch.nn.Parameter(torch.randn_like(hf.lm_head.weight))
+
+
+def doubled(output):
+    return output * 2
+
+
+def shifted(output):
+    return output + 1
+
+
+OTHERWISE = [
+    ("qwen2", "three_biases", without_bias("model.layers.0.self_attn.q_proj")),
+    ("qwen2", "bias_of_distance", setting("model.layers.0.self_attn", "scaling", 0.0)),
+    ("qwen3", "bounded_scores", hooked("model.layers.1.self_attn.q_norm", lambda queries: queries * 9)),
+    ("qwen3", "no_biases", with_bias("model.layers.0.mlp.up_proj")),
+    ("mistral", "every_layer_windowed", setting("model.layers.1.self_attn", "scaling", 1e9)),
+    ("mistral", "llamas_block", hooked("model.layers.1.mlp", shifted)),
+    ("mixtral", "weights_of_the_chosen", hooked("model.layers.1.mlp.gate", lambda out: (out[0], out[1] * 2, out[2]))),
+    ("mixtral", "sum_of_experts", hooked("model.layers.0.mlp.experts", shifted)),
+    ("qwen3_moe", "softmax_first", hooked("model.layers.0.mlp.gate", lambda out: (out[0] * 2, *out[1:]))),
+    ("qwen3_moe", "router_is_linear", hooked("model.layers.0.mlp.gate", lambda out: (out[0] + 1, *out[1:]))),
+    ("gpt_oss", "clamped_experts", hooked("model.layers.0.mlp.experts", doubled)),
+    ("gpt_oss", "sink_is_a_parameter", setting("model.layers.1.self_attn", "scaling", 0.5)),
+    ("deepseek_v3", "edit_of_the_latent", hooked("model.layers.0.self_attn.kv_b_proj", torch.zeros_like)),
+    ("deepseek_v3", "shared_expert", hooked("model.layers.1.mlp", shifted)),
+    ("mamba2", "gate", hooked("backbone.layers.0.mixer.out_proj", shifted)),
+    ("mamba2", "forgetting", lambda hf: hf.backbone.layers[0].mixer.A_log.data.fill_(-200.0)),
+    ("qwen3_next", "gated_shared_expert", hooked("model.layers.0.mlp", shifted)),
+    ("qwen3_next", "one_plus_weight", hooked("model.layers.0.input_layernorm", doubled)),
+    ("gemma2", "length_is_the_norms", setting("model.layers.0", "post_attention_layernorm", torch.nn.Linear(48, 48))),
+    ("gemma2", "one_plus_weight", hooked("model.layers.0.input_layernorm", doubled)),
+    ("gemma2", "scaled_embedding", untied),
+    ("gemma3", "one_plus_weight", hooked("model.layers.0.self_attn.k_norm", doubled)),
+    ("gemma3", "scale_of_scores", setting("model.layers.0.self_attn", "scaling", 1.0)),
+    ("olmo2", "norm_over_all_heads", hooked("model.layers.0.self_attn.q_norm", doubled)),
+    ("olmo2", "length_is_read", hooked("model.layers.0.mlp.up_proj", shifted)),
+    ("granite", "scale_of_scores", setting("model.layers.0.self_attn", "scaling", 1.0)),
+    ("granite", "enlarged_embedding", setting("model", "embedding_multiplier", 3.0)),
+    ("smollm3", "only_distances", hooked("model.rotary_emb", lambda out: (out[0] * 1.1, out[1]))),
+    ("smollm3", "layers_without_rotary", setting("model.layers.0.self_attn", "use_rope", 0)),
+    ("phi3", "weights_by_name", hooked("model.layers.0.self_attn.qkv_proj", doubled)),
+    ("phi3", "llamas_block", hooked("model.layers.1.mlp", shifted)),
+    ("stablelm", "layer_norm", setting("model.layers.0", "input_layernorm", torch.nn.RMSNorm(48))),
+    ("stablelm", "contents_alone", hooked("model.rotary_emb", lambda out: (out[0] * 0 + 1, out[1] * 0))),
+    ("falcon", "fused_by_group", hooked("transformer.h.0.self_attention.query_key_value", shifted)),
+    ("falcon", "side_by_side", hooked("transformer.h.0.input_layernorm", lambda out: out + 1e-3 * torch.rand(()))),
+    ("bloom", "normed_embedding", hooked("transformer.word_embeddings_layernorm", lambda out: out + torch.rand(()))),
+    ("bloom", "tied_head", untied),
+    ("opt", "rows_of_positions", hooked("model.decoder.embed_positions", shifted)),
+    ("opt", "relu_neurons", setting("model.decoder.layers.1", "activation_fn", torch.nn.GELU())),
+    ("gptj", "where_biases_are", without_bias("transformer.h.0.mlp.fc_in")),
+    (
+        "gptj",
+        "sum_order",
+        hooked("transformer.h.1", lambda out: (out[0] + 1, *out[1:]) if isinstance(out, tuple) else out + 1),
+    ),
+]
+"""For each family two notes, and a model made so that they do not hold."""
+
+
+@pytest.mark.parametrize(("family", "name", "spoil"), OTHERWISE, ids=[f"{one[0]}-{one[1]}" for one in OTHERWISE])
+def test_a_familys_note_fails_on_a_model_made_otherwise(specimens, family, name, spoil) -> None:
+    hf = copy.deepcopy(specimens[family][0].hf)
+    with torch.no_grad():
+        spoil(hf)
+    note = next(note for note in notes_of(family) if note.name == name)
+    with pytest.raises(NoteError):
+        run_note(note, StandardizedTransformer(hf, check=False), "the spoilt one")
+
+
 def test_float16_overflows_by_plain_transformers_too(specimens) -> None:
     """The note's copy, run without Cutaway: eager gives NaN, sdpa does not."""
     from cutaway.encyclopedia.notes.halves import copy_in_float16, with_large_products
