@@ -25,6 +25,7 @@ class Raw(NamedTuple):
         rows: whether there is a row for each token.
         heads: into how many heads the last axis falls apart; 0 where it does not.
         swapped: whether heads are to stand before positions.
+        behind: whether the second half of each head is meant.
     """
 
     module: str
@@ -33,13 +34,17 @@ class Raw(NamedTuple):
     rows: bool = False
     heads: int = 0
     swapped: bool = False
+    behind: bool = False
 
     def see(self, tensor: Tensor, batch: int) -> Tensor:
         tensor = tensor.unflatten(0, (batch, -1)) if self.rows else tensor
         tensor = tensor.unflatten(-1, (self.heads, -1)) if self.heads else tensor
+        tensor = tensor.chunk(2, dim=-1)[1] if self.behind else tensor
         return tensor.transpose(1, 2) if self.swapped else tensor
 
-    def put(self, tensor: Tensor) -> Tensor:
+    def put(self, tensor: Tensor, whole: Tensor) -> Tensor:
+        if self.behind:
+            tensor = torch.cat([whole.unflatten(-1, (self.heads, -1)).chunk(2, dim=-1)[0], tensor], dim=-1)
         tensor = tensor.transpose(1, 2) if self.swapped else tensor
         tensor = tensor.flatten(-2) if self.heads else tensor
         return tensor.flatten(0, 1) if self.rows else tensor
@@ -59,6 +64,7 @@ _NORMED = {
     "queries_before_rotary": Raw("self_attn.q_norm", swapped=True),
     "keys_before_rotary": Raw("self_attn.k_norm", swapped=True),
 }
+_GATE = {"attention_gate": Raw("self_attn.q_proj", heads=4, behind=True)}
 _BEFORE_MLP = {
     "layer_mid": Raw("post_attention_layernorm", "stream"),
     "mlp_norm_output": Raw("post_attention_layernorm"),
@@ -96,12 +102,18 @@ LAYERS: dict[str, dict[int, dict[str, Raw]]] = {
         1: {**_LATENT, **_QUERIES_OF_LATENT, **_BEFORE_MLP, **_SHARED},
     },
     "deepseek_v3-no-query-latent": {1: {**_LATENT, **_ALL_QUERIES, **_BEFORE_MLP, **_SHARED}},
-    "mamba2": {1: {"mixer_norm_output": Raw("norm"), "mixer_output": Raw("mixer")}},
+    "mamba2": {
+        1: {
+            "mixer_norm_output": Raw("norm"),
+            "ssm_output": Raw("mixer.norm", "in"),
+            "mixer_output": Raw("mixer"),
+        }
+    },
     "qwen3_next": {
         0: {**_MIXER, **_BEFORE_MLP, **_SHARED_ROWS},
-        1: {**_ATTENTION, **_NORMED, **_BEFORE_MLP, **_SHARED_ROWS},
+        1: {**_ATTENTION, **_NORMED, **_GATE, **_BEFORE_MLP, **_SHARED_ROWS},
         2: {**_MIXER, **_BEFORE_MLP, **_ONE_MLP},
-        3: {**_ATTENTION, **_NORMED, **_BEFORE_MLP, **_ONE_MLP},
+        3: {**_ATTENTION, **_NORMED, **_GATE, **_BEFORE_MLP, **_ONE_MLP},
     },
 }
 """For each case a layer of each kind, and where the values of that layer are outside of the attention function."""
@@ -134,7 +146,7 @@ def edited(hf: PreTrainedModel, kind: str, name: str, layer: int, edit: Edit) ->
 def _hook(module: nn.Module, raw: Raw, edit: Edit) -> Any:
     def instead(tensor: Tensor) -> Tensor:
         new = edit(raw.see(tensor, 3))
-        return tensor if new is None else raw.put(new)
+        return tensor if new is None else raw.put(new, tensor)
 
     def leaving(_module: nn.Module, _args: Any, output: Any) -> Any:
         if not isinstance(output, tuple):

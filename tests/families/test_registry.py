@@ -61,6 +61,7 @@ OWN_NAMES: dict[str, set[str]] = {
     "gemma3": _SANDWICH,
     "olmo2": _SANDWICH - {"pre_feedforward_layernorm"},
     "opt": {"fc1"},
+    "mamba2": {"norm"},
     "deepseek_v3": {"kv_a_layernorm", "q_b_proj"},
 }
 """Sites of these families name modules that have no standard name."""

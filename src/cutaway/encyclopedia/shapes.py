@@ -155,7 +155,7 @@ def _attention(subject: Subject, layer: int) -> AttentionShape:
     after = sorted((name for name in names if placed[name] >= result), key=placed.__getitem__)
     gate = family.values.get("attention_gate")
     gated = gate is not None or bool(family.premix_differs and not after)
-    beside = set() if gate is None else {gate.module}
+    beside = set() if gate is None or gate.slot.columns else {gate.module}
     return AttentionShape(
         steps=tuple(Step(f"attention.{name}", _span(name)) for name in before if name not in beside),
         rotary=rotary_at(subject, layer),

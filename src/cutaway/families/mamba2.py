@@ -14,6 +14,10 @@ _NO_ATTENTION = (
     "No block has an attention: tokens are mixed by a recurrence, whose part in the stream is `mixer_output`."
 )
 _NO_MLP = "No block has an MLP: the mixer widens the stream, and projects back to it, by itself."
+CONVOLVED = (
+    "The convolution is a function that the mixer calls, with channels before positions, and another one for a new "
+    "token beside a cache. `.source` reads it: `layers.0.mixer.source.causal_conv1d_fn_0.output`."
+)
 _MODEL = ("input_ids", "attention_mask", "token_embeddings", "final_norm_output", "lm_head_output", "logits")
 
 MAMBA2 = Family(
@@ -46,12 +50,14 @@ MAMBA2 = Family(
         **{name: USUAL_SITES[name] for name in _MODEL},
         "layer_input": input_of(),
         "mixer_norm_output": output_of("input_layernorm"),
+        "ssm_output": input_of("norm"),
         "mixer_output": output_of(),
         "layer_output": output_of(),
     },
     unavailable={
         **{name: _NO_ATTENTION for name in USUAL_SITES if name.startswith("attention_") and name not in _MODEL},
         **{name: _NO_MLP for name in USUAL_SITES if name.startswith("mlp_")},
+        "conv_output": CONVOLVED,
         "layer_mid": "A block adds to the stream once, so that no stream passes between two parts of it.",
     },
     stream=("layer_input", "mixer_output"),

@@ -6,6 +6,7 @@ names, or that `decoder_sparse_step` passes over, has one MLP. transformers: `mo
 """
 
 from cutaway.families.family import Family, Kind
+from cutaway.families.mamba2 import CONVOLVED
 from cutaway.families.qwen3 import QWEN3
 from cutaway.families.usual import (
     EXPERT_MODULES,
@@ -15,7 +16,7 @@ from cutaway.families.usual import (
     USUAL_SETTINGS,
     USUAL_SIZES,
 )
-from cutaway.sites import output_of
+from cutaway.sites import gate_beside, output_of
 
 QWEN3_NEXT = Family(
     name="qwen3_next",
@@ -27,7 +28,7 @@ QWEN3_NEXT = Family(
     ),
     modules=QWEN3.modules,
     sizes={**USUAL_SIZES, "num_experts": "num_experts", "experts_per_token": "num_experts_per_tok"},
-    values=QWEN3.values,
+    values={**QWEN3.values, "attention_gate": gate_beside("q_proj")},
     unavailable={},
     stream=("layer_input", "attention_output", "mlp_output"),
     premix_differs="each head's output times the sigmoid of its gate",
@@ -37,6 +38,11 @@ QWEN3_NEXT = Family(
             has="linear_attn",
             modules={"layer": {"mixer": "linear_attn"}, "mixer": {"out_proj": "out_proj"}},
             values={"mixer_norm_output": output_of("input_layernorm"), "mixer_output": output_of()},
+            unavailable={
+                "conv_output": CONVOLVED,
+                "ssm_output": "The norm behind the recurrence is called with a row for each head of each token: "
+                "`layers.0.mixer.norm.input` is what the recurrence gives.",
+            },
             lacks=("attention",),
             stream=("layer_input", "mixer_output", "mlp_output"),
             premix_differs="",

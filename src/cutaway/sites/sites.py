@@ -113,6 +113,11 @@ def output_of(
     return Site(module, "token rows out" if rows else "exit", Slot(key, split, swapped=swapped), of)
 
 
+def gate_beside(module: str) -> Site:
+    """The gate that a projection returns behind each head's query, as wide as the head."""
+    return Site(module, "exit", Slot(split=("num_heads", ""), columns="gate"))
+
+
 def input_of(
     module: str = "",
     *,

@@ -36,11 +36,13 @@ class Slot:
 
     Attributes:
         key: an argument's name, a place in a tuple, or a field.
-        split: the axes, words of the standard config, into which the last axis is taken apart.
+        split: the axes, words of the standard config, into which the last axis is taken apart; an empty word stands for
+            whatever is left.
         is_first: of an argument, whether it may come by position; another is None in a call that leaves its name out.
         folded: an axis that is folded into the batch, as some families fold their heads: `[batch*num_heads query key]`.
         swapped: whether the second and third axes stand the other way round, as where heads come behind positions.
-        columns: of a softmax over keys and a sink, the columns that are meant.
+        columns: the part of the last axis that is meant: of a softmax over keys and a sink the one or the other, and of
+            a projection that makes a head's query and its gate side by side, the gate.
     """
 
     key: str | int = 0
@@ -48,7 +50,7 @@ class Slot:
     is_first: bool = True
     folded: str = ""
     swapped: bool = False
-    columns: Literal["", "keys", "sink"] = ""
+    columns: Literal["", "keys", "sink", "gate"] = ""
 
     def read(self, passing: Any, sizes: Mapping[str, int]) -> Tensor:
         """The tensor in `passing`, seen in the value's layout: a view of it, so that an edit in place reaches it."""
@@ -58,10 +60,10 @@ class Slot:
         if self.folded:
             tensor = tensor.unflatten(0, (-1, sizes[self.folded]))
         if self.split:
-            tensor = tensor.unflatten(-1, [sizes[axis] for axis in self.split])
+            tensor = tensor.unflatten(-1, [sizes[axis] if axis else -1 for axis in self.split])
         if self.swapped:
             tensor = tensor.transpose(1, 2)
-        return tensor[..., _COLUMNS[self.columns]] if self.columns else tensor
+        return tensor[..., self._columns(tensor)] if self.columns else tensor
 
     def write(self, passing: Any, tensor: Tensor) -> Any:
         """What passes on, with `tensor` in the slot and the rest as it was."""
@@ -69,13 +71,17 @@ class Slot:
             return TokenRows(self.write(passing.passing, tensor.flatten(0, 1)), passing.batch)
         if self.columns:
             whole = self._pick(passing).clone()
-            whole[..., _COLUMNS[self.columns]] = tensor
-            tensor = whole
+            seen = whole.unflatten(-1, (tensor.shape[-2], -1)) if self.split else whole
+            seen[..., self._columns(seen)] = tensor
+            return self._put(passing, whole)
         if self.swapped:
             tensor = tensor.transpose(1, 2)
         if self.split:
             tensor = tensor.flatten(-len(self.split))
         return self._put(passing, tensor.flatten(0, 1) if self.folded else tensor)
+
+    def _columns(self, tensor: Tensor) -> Any:
+        return slice(tensor.shape[-1] // 2, None) if self.columns == "gate" else _COLUMNS[self.columns]
 
     def _pick(self, passing: Any) -> Any:
         if isinstance(passing, Call):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -210,9 +211,20 @@ class _Finder:
         ends = [call for call in linears if call.returned is sublayer.call.returned]
         if ends:
             names["out_proj"] = ends[-1].path.removeprefix(f"{host}.")
+        self._recurrence(host, ends)
         for name in ("conv1d", "in_proj"):
             if any(call.path == f"{host}.{name}" for call in self.calls):
                 names[name] = name
+
+    def _recurrence(self, host: str, ends: list[Called]) -> None:
+        """What a recurrence gives, where a norm that takes a gate beside is all between it and the last projection."""
+        if not ends or not hasattr(self.recording.model.get_submodule(host), "A_log"):
+            return
+        for call in self._inside(host):
+            whole = call.given_shape == (BATCH, SEQ, ends[-1].given_shape[-1])
+            if is_norm(call.module) and whole and len(inspect.signature(call.module.forward).parameters) > 1:
+                own = call.path.removeprefix(f"{host}.")
+                self.found.values["ssm_output"] = input_of(own, argument=call.argument)
 
     # The MLP.
 

@@ -34,6 +34,8 @@ def relations(subject: Subject, values: Values) -> Iterator[CheckResult]:
         yield _middle(subject, values)
     yield _softmax(subject, values)
     yield _heads_merged(subject, values)
+    if subject.has_site("attention_gate"):
+        yield _gated(subject, values)
     yield _projected(subject, values)
     yield _contributed(subject, values)
     if subject.has_site("logits"):
@@ -147,6 +149,15 @@ def _heads_merged(subject: Subject, values: Values) -> CheckResult:
         must_be_same(str(path), premix, heads, "the head outputs side by side", "heads merged")
         cases += 1
     return CheckResult("attention_premix is the head outputs side by side, bit for bit", cases)
+
+
+def _gated(subject: Subject, values: Values) -> CheckResult:
+    cases = 0
+    names = ("attention_gate", "attention_premix", "attention_head_outputs")
+    for path, (gate, premix, heads) in _layers(subject, values, *names):
+        must_be_close(str(path), premix, heads * gate.sigmoid(), "attention_head_outputs times its sigmoid")
+        cases += 1
+    return CheckResult("attention_premix is the head outputs times the sigmoid of attention_gate", cases)
 
 
 def _projected(subject: Subject, values: Values) -> CheckResult:
