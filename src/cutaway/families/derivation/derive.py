@@ -14,7 +14,8 @@ from transformers import PreTrainedModel
 from cutaway.errors import UnsupportedModelError
 from cutaway.families.derivation.around import Around, find_around
 from cutaway.families.derivation.block import Block, find_block
-from cutaway.families.derivation.inside import Inside, look_inside
+from cutaway.families.derivation.finder import Inside
+from cutaway.families.derivation.inside import look_inside
 from cutaway.families.derivation.recording import Recording, record
 from cutaway.families.derivation.sizes import keys_of
 from cutaway.families.family import Family, Kind, setting
