@@ -85,7 +85,8 @@ def _where(subject: Subject, value: Value) -> str:
     layer = subject.layer_with(value.name)
     site = subject.family_at(None if value.host == "model" else layer).values[value.name]
     if site.moment not in AT_MODULES:
-        return site.describe() if site.moment == "pattern" else f"the {site.describe()}"
+        told = site.describe()
+        return told if told.startswith("after") else f"the {told}"
     host = site.of or value.host
     own = subject.module_path(host, layer, site.module).rpartition(".")[2] if site.module else _OWN[host]
     return f"{own}'s {MOMENTS[site.moment]}"
