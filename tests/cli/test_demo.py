@@ -33,7 +33,13 @@ def test_it_runs_within_80_columns_and_draws_itself(tiny_folder: str, tmp_path: 
     picture = tmp_path / "demo.svg"
     page = tmp_path / "page.html"
     shown = io.StringIO()
-    run(tiny_folder, Console(file=shown, width=80, force_terminal=True, color_system=None), picture, page)
+    run(
+        steps.open_the_model(tiny_folder),
+        tiny_folder,
+        Console(file=shown, width=80, force_terminal=True, color_system=None),
+        picture,
+        page,
+    )
     lines = shown.getvalue().split("\n")
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in shown.getvalue()
@@ -148,3 +154,12 @@ def test_bars() -> None:
 def test_the_heatmap_is_a_triangle_that_names_what_is_looked_at() -> None:
     text = heatmap([[1.0, 0, 0], [0.3, 0.7, 0], [0.01, 0.09, 0.9]], ["a", "bc", "d"], named_from=2).plain
     assert text.split("\n") == ["      b", "    a c d", " a ██", "bc ▒▒▓▓", " d  .░░██  → d 0.90"]
+
+
+def test_the_model_is_loaded_as_the_options_say(tiny_folder: str) -> None:
+    demo = ("demo", "--model", tiny_folder, "--step", "3")
+    double, _ = run_command(*demo, "--dtype", "float64", "--attn", "eager")
+    plain, _ = run_command(*demo)
+    assert "e-16" in double or "e-15" in double
+    assert "e-16" not in plain
+    assert "e-15" not in plain

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cutaway.cli.frame import Group
-from cutaway.cli.options import Debug
+from cutaway.cli.options import Debug, Loading, opens_a_model, refuse_without_model
+
+if TYPE_CHECKING:
+    from cutaway.model import StandardizedTransformer
 
 encyclopedia = typer.Typer(
     cls=Group,
@@ -21,15 +26,26 @@ Folder = Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Whe
 FamilyNames = Annotated[
     list[str] | None, typer.Option("--family", metavar="NAME", help="A family to build; all by default.")
 ]
+On = Annotated[
+    str | None,
+    typer.Option("--on", metavar="MODEL", help="Run the notes of MODEL's family on it.", show_default=False),
+]
 Force = Annotated[bool, typer.Option("--force", help="Write into a folder that holds other files.")]
 
 
 @encyclopedia.command("build")
+@opens_a_model
 def build_command(
-    out: Folder = Path("site"), family: FamilyNames = None, force: Force = False, debug: Debug = False
+    loading: Loading, out: Folder = Path("site"), family: FamilyNames = None, on: On = None, force: Force = False
 ) -> None:
     """Build the site. Runs every note; writes nothing if one does not hold."""
-    _build(out, family or [], force)
+    if on is None:
+        refuse_without_model(loading)
+        _build(out, family or [], force)
+        return
+    from cutaway.cli.opening import open_model
+
+    _build(out, family or [], force, {on: open_model(on, loading)})
 
 
 @encyclopedia.command("serve")
@@ -50,7 +66,9 @@ def serve_command(
         server.run()
 
 
-def _build(out: Path, families: list[str], force: bool) -> None:
+def _build(
+    out: Path, families: list[str], force: bool, models: Mapping[str, StandardizedTransformer] = MappingProxyType({})
+) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from cutaway.cli.terminal import console, say, waiting
@@ -70,6 +88,7 @@ def _build(out: Path, families: list[str], force: bool) -> None:
             out,
             families=names,
             force=force,
+            models=models,
             progress=lambda step: bar.update(task, completed=next(taken), description=step),
         )
         bar.update(task, completed=next(taken), description="done")

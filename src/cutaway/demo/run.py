@@ -35,6 +35,7 @@ PHRASE = "the quick brown fox saw the quick brown fox"
 
 
 def run(
+    model: StandardizedTransformer,
     name: str,
     console: Console,
     svg: Path | None = None,
@@ -43,10 +44,11 @@ def run(
     *,
     replace: bool = False,
 ) -> None:
-    """Shows the demo on a checkpoint.
+    """Shows the demo on a model.
 
     Args:
-        name: the checkpoint.
+        model: a model with a tokenizer.
+        name: how it was named.
         console: where to show it.
         svg: a file to draw what is shown to.
         page: a file to write an attention page to.
@@ -57,7 +59,6 @@ def run(
         OutputError: the SVG file cannot be written. Of the page that is said, and nothing raised.
     """
     stage = Stage(console, picture=svg is not None)
-    model = steps.open_the_model(name)
     for number in only or range(1, 1 + len(_SHOWN)):
         _SHOWN[number - 1](stage, model)
     if not only:

@@ -10,7 +10,7 @@ from cutaway.model import StandardizedTransformer as Model
 
 def open_the_model(name: str) -> Model:
     """A plain Hugging Face model, opened under standard names. This is what `print(model)` shows of a block:"""
-    return Model(name, dtype=torch.float32)
+    return Model(name)
 
 
 def edit(model: Model, prompt: str) -> tuple[Tensor, Tensor]:

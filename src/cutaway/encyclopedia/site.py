@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cutaway.encyclopedia import pages
@@ -63,6 +64,7 @@ def build(
     *,
     families: Iterable[str] = (),
     force: bool = False,
+    models: Mapping[str, StandardizedTransformer] = MappingProxyType({}),
     progress: Progress = lambda _: None,
 ) -> list[Path]:
     """Builds the site into a folder, and returns the paths of its files.
@@ -71,10 +73,12 @@ def build(
         folder: where to; it is made where it does not exist.
         families: by name; all by default.
         force: whether to write into a folder that holds other files.
+        models: by how they are called, models on which the notes of their families run, in the place of the usual ones.
         progress: called with what is done next, `steps_of` times.
 
     Raises:
         UnknownFamilyError: a name is not that of a family.
+        InputError: a model is of a family that has no page, or none that is built.
         OutputError: the folder holds other files, or cannot be written to.
         NoteError: a note does not hold, or could not be run. Nothing is written then.
     """
@@ -82,23 +86,29 @@ def build(
     names = known_families(families)
     check_folder(folder, force=force)
     files: dict[str, bytes] = {}
-    made = [_family(name, files, progress) for name in names]
+    given = {model._subject.family.name: (model, called) for called, model in models.items()}
+    for family, (_, called) in given.items():
+        if family not in names:
+            raise InputError(f"{called} is of the family '{family}', and the pages are of {', '.join(names)}.")
+    made = [_family(name, files, progress, given.get(name)) for name in names]
     progress("writing pages")
     files.update(_render(made))
     write_folder(folder, files)
     return [folder / name for name in files]
 
 
-def _family(name: str, files: dict[str, bytes], progress: Progress) -> FamilyPage:
+def _family(
+    name: str, files: dict[str, bytes], progress: Progress, given: tuple[StandardizedTransformer, str] | None
+) -> FamilyPage:
     titles = iter(CHECKPOINTS[name])
     progress(f"{name}: {next(titles).short}")
     page = pages.family_page(name, lambda: progress(f"{name}: {c.short}") if (c := next(titles, None)) else None)
-    model, called = specimen_of(name)
+    model, called = given or specimen_of(name)
     results: list[ShownResult] = []
     for note in notes_of(name):
         progress(f"{name}: {note.title}")
         results.append(_shown(note, run_note(note, model, called), model, name, files))
-    real = not called.startswith("a tiny random")
+    real = given is not None or not called.startswith("a tiny random")
     return replace(page, specimen=called, specimen_is_real=real, results=results)
 
 
