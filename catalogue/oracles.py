@@ -124,12 +124,12 @@ def _layer(path: str) -> int | None:
 
 
 def _in_columns(spot: Spot, edit: Callable[[Tensor], Tensor]) -> raw.Act:
-    if spot.columns != "keys":
+    if not spot.columns:
         return edit
 
     def act(tensor: Tensor) -> Tensor:
         new = tensor.clone()
-        new[..., :-1] = edit(tensor[..., :-1])
+        raw.part_of(spot, new).copy_(edit(raw.part_of(spot, tensor)))
         return new
 
     return act

@@ -43,7 +43,8 @@ class Spot:
         key: which of what passes.
         first: whether an argument may come by position.
         swapped: whether Cutaway shows the second and third axes the other way round.
-        columns: `keys` or `sink`, where the softmax is over both.
+        columns: `keys` or `sink`, where the softmax is over both; `gate`, where it lies behind each head's query.
+        heads: how many heads lie side by side, where a gate does.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Spot:
     first: bool = True
     swapped: bool = False
     columns: str = ""
+    heads: int = 0
 
 
 _MOMENTS = {
@@ -61,6 +63,7 @@ _MOMENTS = {
     "enter": "input",
     "token rows in": "input",
     "stream": "stream",
+    "stream of token rows": "stream",
     "arguments": "argument",
     "result": "result",
     "softmax": "softmax",
@@ -72,14 +75,21 @@ _MOMENTS = {
 def spot_of(path: str, address: Any) -> Spot:
     """The spot of an address of Cutaway's."""
     slot, moment = address.slot, _MOMENTS[address.moment]
-    return Spot(path, address.module, moment, slot.key, slot.is_first, slot.swapped, slot.columns)
+    heads = address.sizes["num_heads"] if slot.columns == "gate" else 0
+    return Spot(path, address.module, moment, slot.key, slot.is_first, slot.swapped, slot.columns, heads)
+
+
+def part_of(spot: Spot, tensor: Tensor) -> Tensor:
+    """The part of what passes that is meant, as a view of it."""
+    if spot.columns == "gate":
+        return tensor.unflatten(-1, (spot.heads, -1)).chunk(2, dim=-1)[1]
+    return {"": tensor, "keys": tensor[..., :-1], "sink": tensor[..., -1]}[spot.columns]
 
 
 def as_shown(spot: Spot, tensor: Tensor, like: Tensor) -> Tensor | None:
     """A tensor as it passes at a spot, in the axes in which Cutaway shows it; None where it has another number of
     entries."""
-    if spot.columns:
-        tensor = tensor[..., :-1] if spot.columns == "keys" else tensor[..., -1]
+    tensor = part_of(spot, tensor)
     if tensor.numel() != like.numel():
         return None
     return tensor.reshape(like.transpose(1, 2).shape).transpose(1, 2) if spot.swapped else tensor.reshape(like.shape)

@@ -23,7 +23,7 @@ from tests import tiny
 from tests.tracing.injecting import Injection
 from tests.tracing.uses import USES, left_by
 
-MANY = int(os.environ.get("CUTAWAY_INTERRUPTS", "28")) // len(USES)
+MANY = int(os.environ.get("CUTAWAY_INTERRUPTS", "36")) // len(USES)
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interrupt may come in a `__del__`, where Python drops it."""

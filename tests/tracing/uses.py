@@ -1,4 +1,4 @@
-"""Seven kinds of use, and all that one could leave behind: what an interrupt is tried on."""
+"""Nine kinds of use, and all that one could leave behind: what an interrupt is tried on."""
 
 from __future__ import annotations
 
@@ -70,6 +70,16 @@ def gradients(model: StandardizedTransformer) -> None:
         model.layers[1].mlp.mlp_output[:] = 0
 
 
+def a_check(model: StandardizedTransformer) -> None:
+    model.check()
+
+
+def calls_of_an_edited_model(model: StandardizedTransformer) -> None:
+    carrier = model.edited({"layers.1.mlp.mlp_output": lambda value: value + 1}).hf
+    tiny.logits_of(carrier)
+    carrier.generate(tiny.IDS, max_new_tokens=2, do_sample=False, pad_token_id=0)
+
+
 USES: dict[str, Callable[[StandardizedTransformer], None]] = {
     use.__name__: use
     for use in (
@@ -80,6 +90,8 @@ USES: dict[str, Callable[[StandardizedTransformer], None]] = {
         edits_around_plain_calls,
         calls_inside_a_forward,
         gradients,
+        a_check,
+        calls_of_an_edited_model,
     )
 }
 

@@ -45,24 +45,26 @@ class Carrier:
         if self._in_force.get():
             yield
             return
-        reach, token = Reach(self), self._in_force.set(True)
+        reach = Reach(self)
+        applied = Application(self._subject, self._edits, reach.holds)
+
+        def close() -> None:
+            self._in_force.set(False)
+            reach.close()
+            applied.remove()
+
         try:
-            applied = Application(self._subject, self._edits, reach.holds)
             try:
-                try:
-                    applied.put_on()
-                    reach.open()
-                    yield
-                    applied.warn_of_idle(to_the_end=True)
-                finally:
-                    reach.close()
-                    applied.remove()
-            except BaseException:
-                reach.close()  # once more, where an interrupt has cut it short
-                applied.remove()
-                raise
-        finally:
-            self._in_force.reset(token)
+                self._in_force.set(True)
+                applied.put_on()
+                reach.open()
+                yield
+                applied.warn_of_idle(to_the_end=True)
+            finally:
+                close()
+        except BaseException:
+            close()  # once more, where an interrupt has cut it short
+            raise
 
 
 def carrying(subject: Subject, edits: Sequence[FunctionEdit]) -> PreTrainedModel:

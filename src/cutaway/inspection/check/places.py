@@ -75,9 +75,12 @@ def run(subject: Subject, inputs: Mapping[str, Tensor], taps: Iterable[Tap]) -> 
         running.note_batch(subject.batch_note(running.answers))
         for tap in taps:
             running.attach(*tap)
-        return result_of(subject, running.run_to_end())
-    finally:
+        result = result_of(subject, running.run_to_end())
         running.close()
+        return result
+    except BaseException:
+        running.close()  # also where an interrupt has cut it short
+        raise
 
 
 def run_plain(subject: Subject, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -86,9 +89,12 @@ def run_plain(subject: Subject, inputs: Mapping[str, Tensor]) -> Tensor:
         written = subject.as_written()
         try:
             written.put_on()
-            return result_of(subject, subject.hf(**inputs))
-        finally:
+            result = result_of(subject, subject.hf(**inputs))
             written.remove()
+            return result
+        except BaseException:
+            written.remove()  # also where an interrupt has cut it short
+            raise
 
 
 def result_of(subject: Subject, output: Any) -> Tensor:

@@ -68,15 +68,23 @@ def _without_what_is_installed(hf: nn.Module) -> Generator[None]:
     """Takes off again what transformers installs on modules to record by, which it would leave there."""
     hooks = [(module, dict(module._forward_hooks)) for module in hf.modules()]
     marks = [(module, _INSTALLED in vars(module)) for module in hf.modules()]
-    try:
-        yield
-    finally:
+
+    def take_off() -> None:
         for module, before in hooks:
             for key in set(module._forward_hooks) - set(before):
-                del module._forward_hooks[key]
+                module._forward_hooks.pop(key, None)
         for module, had in marks:
             if not had:
                 vars(module).pop(_INSTALLED, None)
+
+    try:
+        try:
+            yield
+        finally:
+            take_off()
+    except BaseException:
+        take_off()  # once more, where an interrupt has cut it short
+        raise
 
 
 _INSTALLED = "_output_capturing_hooks_installed"

@@ -60,6 +60,15 @@ def check(subject: Subject) -> CheckReport:
     if not subject.has_weights:
         return CheckReport(subject.name, (_on_meta(subject),), (Untested(_ALL, "no weights are loaded"),))
     subject.make_survey()
+    graded = torch.is_grad_enabled()
+    try:
+        return _checked(subject)
+    except BaseException:
+        torch.set_grad_enabled(graded)  # where an interrupt came as torch was about to
+        raise
+
+
+def _checked(subject: Subject) -> CheckReport:
     with warnings.catch_warnings(), without_dropout(subject.hf), left_unpacked(subject.hf):
         warnings.simplefilter("ignore", NonFiniteWarning)
         findings, not_finite = _Check(subject).run()
