@@ -2,27 +2,29 @@
 
 A value of the clean prompt's pass is put into the corrupted prompt's pass at one layer and one position, and what the
 model then says is measured (Vig et al. 2020, "causal mediation analysis"; Meng et al. 2022, "causal tracing"). A sweep
-does so at every layer and position. The positions of a layer are the rows of one batch: the corrupted prompt stands in
-it once a position, and row i is patched at its own. Below the patched layer all rows are the corrupted prompt's own
-pass, so those blocks are passed over and the rows enter with the stream that was read of it once.
+does so at every layer and position. Positions that lie together are the rows of one batch, each patched at its own, and
+what no patch of theirs can change is not computed again: see `unedited`.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from cutaway.analysis.unedited import Unedited
 from cutaway.errors import InputError, ShapeError
 from cutaway.model import StandardizedTransformer
 from cutaway.subject.inputs import Prompt
+from cutaway.vocabulary import ValuePath
 from cutaway.vocabulary.values import VALUES
 
 Measure = Callable[[Tensor], Tensor]
 """Given the logits at the last position, `[batch vocab_size]`; returns a number a row, `[batch]`."""
+
+_GROUPS = 5
+"""Into how many batches the positions of a layer fall: with more, less is run twice, in smaller products."""
 
 
 def patching_sweep(
@@ -44,7 +46,7 @@ def patching_sweep(
         corrupted: the prompt whose pass it is put into; one row of as many tokens.
         measure: given the logits at the last position, `[batch vocab_size]`, gives `[batch]`.
         value: the bare name of a value that every layer has, with an axis of positions.
-        rows: how many positions to run at once; by default all of them. Memory grows with it.
+        rows: how many positions to run at once; by default a fifth of them. Memory grows with it.
 
     Returns:
         `[num_layers seq]`, in what `measure` measures.
@@ -57,16 +59,15 @@ def patching_sweep(
     if rows is not None and rows < 1:
         raise InputError(f"at least one row is run at once; `rows` was given as {rows}.")
     given = model.read(clean, "input_ids", value)
-    own = model.read(corrupted, "input_ids", "layer_input")
-    ids = own.pop("input_ids")
-    seq = _common_length(given.pop("input_ids"), ids)
-    entering = list(own.values())
-    groups = torch.arange(seq, device=ids.device).split(rows or seq)
+    _refuse_several("clean", given["input_ids"])
+    own = Unedited(model, corrupted, "the corrupted prompt")
+    seq = _common_length(given.pop("input_ids"), own.ids)
+    groups = torch.arange(seq, device=own.ids.device).split(rows or -(-seq // (1 if own.why_whole else _GROUPS)))
     effects: list[Tensor] = []
-    for layer, (path, stored) in enumerate(given.items()):
-        patches = ((positions, _Patch(path, stored, axis, positions)) for positions in groups)
+    for layer, stored in enumerate(given.values()):
+        patches = ((positions, _Patch(stored, axis, positions, seq)) for positions in groups)
         measured = [
-            _measured(_logits(model, ids.expand(len(positions), -1), layer, entering[layer], patch), measure)
+            _measured(_logits(model, own, ValuePath(value, layer), patch, len(positions)), measure)
             for positions, patch in patches
         ]
         effects.append(torch.cat(measured))
@@ -76,25 +77,29 @@ def patching_sweep(
 class _Patch:
     """Puts a value's positions into the rows of a batch, to each row its own."""
 
-    def __init__(self, path: str, stored: Tensor, axis: int, positions: Tensor) -> None:
-        self.path, self.stored, self.axis, self.positions = path, stored, axis, positions
+    def __init__(self, stored: Tensor, axis: int, positions: Tensor, seq: int) -> None:
+        self.stored, self.axis, self.positions, self._seq = stored, axis, positions, seq
 
-    def __call__(self, value: Tensor) -> None:
-        positions = self.positions.to(value.device)
+    def __call__(self, value: Tensor) -> Tensor:
+        """A copy of the value of a pass, which may begin further on than its row, with the positions put in."""
+        positions, new = self.positions.to(value.device), value.clone()
+        first = self._seq - value.shape[self.axis]
         each = torch.arange(len(positions), device=value.device)
-        value.movedim(self.axis, 1)[each, positions] = self.stored.movedim(self.axis, 1)[0, positions]
+        new.movedim(self.axis, 1)[each, positions - first] = self.stored.movedim(self.axis, 1)[0, positions]
+        return new
 
 
-def _logits(model: StandardizedTransformer, ids: Tensor, layer: int, stream: Tensor, patch: _Patch) -> Tensor:
-    """The logits at the last position, `[batch vocab_size]`, of a pass whose rows enter at `layer` with `stream`."""
-    forward: dict[str, Any] = {}
-    if "logits_to_keep" in inspect.signature(model.hf.forward).parameters:
-        forward["logits_to_keep"] = 1
-    with model.hooks({patch.path: patch}), model.trace(ids, **forward):
-        for below in range(layer - 1):
-            model.layers[below].skip()
-        if layer:
-            model.layers[layer - 1].skip(stream.expand(len(ids), -1, -1).clone())
+def _logits(model: StandardizedTransformer, own: Unedited, path: ValuePath, patch: _Patch, rows: int) -> Tensor:
+    """The logits at the last position, `[batch vocab_size]`, of rows that are patched at a layer."""
+    assert path.layer is not None
+    start = int(patch.positions[0])
+    entering = {"layer_input": path.layer, "layer_output": path.layer + 1}.get(path.name)
+    if entering is not None and (entering == path.layer or own.goes_on[path.layer]):
+        with own.entered(entering, start, rows, patch(own.stream(entering, start, rows))):
+            return model.logits[:, -1]
+    with own.entered(path.layer, start, rows) as run:
+        address = model._subject.address(path)
+        run.edit(address, patch(run.ask(address)))
         return model.logits[:, -1]
 
 
@@ -120,12 +125,14 @@ def _position_axis(name: str) -> int:
 
 
 def _common_length(clean: Tensor, corrupted: Tensor) -> int:
-    for name, ids in (("clean", clean), ("corrupted", corrupted)):
-        if len(ids) != 1:
-            raise InputError(f"the {name} prompt has {len(ids)} rows; a sweep takes one prompt of each kind.")
     if clean.shape != corrupted.shape:
         raise ShapeError(
             f"the clean prompt has {clean.shape[1]} tokens and the corrupted one {corrupted.shape[1]}. Positions are "
             "patched one by one, so both must be equally long."
         )
     return clean.shape[1]
+
+
+def _refuse_several(name: str, ids: Tensor) -> None:
+    if len(ids) != 1:
+        raise InputError(f"the {name} prompt has {len(ids)} rows; a sweep takes one prompt of each kind.")

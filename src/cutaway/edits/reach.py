@@ -72,6 +72,11 @@ class Reach:
         return any(other._what is self._what and other.by_generator and not other._closed for other in after)
 
 
+def any_in_force() -> bool:
+    """Whether an edit is open in this context."""
+    return bool(_still_open())
+
+
 def _still_open() -> tuple[Reach, ...]:
     return tuple(reach for reach in _open.get() if not reach._closed)
 
