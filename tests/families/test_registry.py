@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig
+from transformers import CONFIG_MAPPING, AutoModelForImageTextToText, LlamaConfig, LlamaForCausalLM, MistralConfig
 
 from cutaway import StandardizedTransformer
 from cutaway.errors import CutawayError, UnavailableValueError, UnsupportedModelError
@@ -162,3 +162,19 @@ def test_a_subclass_is_served_by_its_parents_file() -> None:
     model = StandardizedTransformer(Own(_llama().config).eval())
     assert model._subject.family.name == "llama"
     assert not model._subject.family.derived
+
+
+def test_a_model_of_images_beside_a_covered_class_is_not_taken_for_it() -> None:
+    text = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = CONFIG_MAPPING["gemma3"](
+        text_config={**text, "num_key_value_heads": 2, "vocab_size": 64, "pad_token_id": 0},
+        vision_config={**vision, "image_size": 28, "patch_size": 14},
+        mm_tokens_per_image=4,
+        image_token_index=60,
+        boi_token_index=61,
+        eoi_token_index=62,
+    )
+    model = StandardizedTransformer(AutoModelForImageTextToText.from_config(config).eval())
+    assert model._subject.family.derived
+    assert "layer_output" in {path.split(".")[-1] for path in model.read([[1, 5, 9]])}

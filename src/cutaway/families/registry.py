@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace as with_changes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cutaway.errors import CutawayError, UnsupportedModelError
 from cutaway.families.bloom import BLOOM
@@ -92,7 +92,8 @@ def family_of(architecture: str, config: PretrainedConfig) -> Family:
 
 def family_of_model(hf: PreTrainedModel) -> Family | None:
     """The family whose file covers a model: its class, a class that it derives from, or, where it has no language-model
-    head, the class with one that stands in the same file of transformers. None where no file does.
+    head, the class with one that stands in the same file of transformers and has the same kind of config. None where no
+    file does.
 
     Raises:
         UnsupportedModelError: the file does not hold under a setting.
@@ -105,7 +106,8 @@ def family_of_model(hf: PreTrainedModel) -> Family | None:
     for cls in classes:
         beside = vars(sys.modules.get(cls.__module__, sys))
         for name, family in covered.items():
-            if getattr(beside.get(name), "__module__", None) == cls.__module__:
+            whole: Any = beside.get(name)
+            if getattr(whole, "__module__", None) == cls.__module__ and isinstance(hf.config, whole.config_class):
                 return _without_its_head(family.of_config(hf.config), hf, name)
     return None
 
