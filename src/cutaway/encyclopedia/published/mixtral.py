@@ -12,7 +12,7 @@ MIXTRAL = Published(
             sizes(32000, 4096, 14336, 32, 32, 8, max_position_embeddings=32768, **_MORE),
         ),
         Checkpoint(
-            "mistralai/Mixtral-8x22B-v0.1",
+            "mistralai/Mixtral-8x22B-Instruct-v0.1",
             sizes(32768, 6144, 16384, 56, 48, 8, max_position_embeddings=65536, **_MORE),
         ),
     ),
