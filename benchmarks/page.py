@@ -100,8 +100,8 @@ def _choice(results: dict[str, Any]) -> str:
         lines.append(
             f"- **Sweeps.** `patching_sweep` took {small:.2f} s on phi-mini and {large:.1f} s on the wider model. It "
             "runs positions that lie together as one batch, which every library can be made to do by hand (the "
-            "`batched` rows), passes over the blocks below the patched one, whose outcome is known, and runs what stands before "
-            "the first position once."
+            "`batched` rows). It passes over the blocks below the patched one, whose outcome is known, and runs what "
+            "stands before the first position once."
         )
     return "\n".join(lines)
 
