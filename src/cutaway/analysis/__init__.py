@@ -9,11 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cutaway.analysis.labelled import Check, LabelledTensor
     from cutaway.analysis.patching import patching_sweep
 
-__all__ = ["patching_sweep"]
+__all__ = ["Check", "LabelledTensor", "patching_sweep"]
 
-_HOME = {"patching_sweep": "cutaway.analysis.patching"}
+_HOME = {
+    "Check": "cutaway.analysis.labelled",
+    "LabelledTensor": "cutaway.analysis.labelled",
+    "patching_sweep": "cutaway.analysis.patching",
+}
 
 
 def __getattr__(name: str) -> Any:
