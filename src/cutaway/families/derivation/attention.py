@@ -11,6 +11,7 @@ from cutaway.sites import (
     Site,
     attention_argument,
     attention_result,
+    gate_beside,
     input_of,
     output_of,
     pattern,
@@ -39,6 +40,7 @@ def attention(finder: Finder) -> None:
     _output_projection(finder, host, names)
     _projections(finder, host, names)
     _before_rotary(finder, host)
+    _gate(finder, host)
 
 
 def _interior(finder: Finder, at: str, shapes: dict[str, torch.Size]) -> None:
@@ -152,6 +154,24 @@ def _heads_of(finder: Finder, call: Called, host: str, heads: str) -> Site | Non
     if shape == (BATCH, SEQ, count * width):
         return output_of(own, split=(heads, "qk_head_dim"), swapped=True)
     return None
+
+
+def _gate(finder: Finder, host: str) -> None:
+    """What multiplies the heads' outputs: a sigmoid of a projection as wide as they are, or of what stands behind the
+    queries."""
+    names, sizes = finder.found.modules["attention"], finder.found.sizes
+    width = sizes.get("num_heads", 0) * sizes.get("head_dim", 0)
+    own = names.get("o_proj")
+    given = [call.given for call in finder.inside(host) if call.path == f"{host}.{own}" and call.given is not None]
+    factors = given[-1].factors if given else ()
+    for call in finder.inside(host):
+        if not is_linear(call.module) or not any(factor.gates_by(call.returned) for factor in factors):
+            continue
+        name = standard(names, call.path.removeprefix(f"{host}."))
+        if call.shape[-1:] == (width,) and name not in _PROJECTIONS:
+            finder.found.values["attention_gate"] = output_of(name, split=("num_heads", "head_dim"))
+        elif name == "q_proj" and call.shape[-1:] == (2 * width,):
+            finder.found.values["attention_gate"] = gate_beside(name)
 
 
 _INTERIOR = (

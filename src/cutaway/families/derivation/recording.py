@@ -44,6 +44,8 @@ class Node:
         factors: what it is the product of, entry by entry.
         scaled: what it is a multiple of, and by what: a number, or the path of a parameter or buffer.
         viewed: what it is a view of, in another shape.
+        cut_from: what it is a part of.
+        squashed: what it is the sigmoid of.
         integer: whether it held whole numbers.
     """
 
@@ -51,6 +53,8 @@ class Node:
     factors: tuple[Node, ...] = ()
     scaled: tuple[Node, float | str] | None = None
     viewed: Node | None = None
+    cut_from: Node | None = None
+    squashed: Node | None = None
     integer: bool = False
 
     def comes_of(self, other: Node | None) -> bool:
@@ -59,6 +63,17 @@ class Node:
         while node is not None and node is not other:
             node = node.viewed or (node.scaled[0] if node.scaled is not None else None)
         return node is not None
+
+    def gates_by(self, other: Node | None) -> bool:
+        """Whether it is the sigmoid of a part of another's numbers."""
+        node, squashed = self, False
+        while node is not other:
+            squashed = squashed or node.squashed is not None
+            before = node.viewed or node.cut_from or node.squashed
+            if before is None:
+                return False
+            node = before
+        return squashed
 
 
 @dataclass(frozen=True)
@@ -249,13 +264,18 @@ class _Watch(TorchFunctionMode):
         tensors = [arg for arg in args[:2] if isinstance(arg, Tensor)]
         before = [recording.node(tensor) for tensor in tensors] if name in _FOLLOWED else []
         result = func(*args, **(kwargs or {}))
-        if before and isinstance(result, Tensor) and not (kwargs or {}).get("alpha"):
+        if name in _CUT and before and isinstance(result, (tuple, list)):
+            for part in result:  # pyright: ignore[reportUnknownVariableType]
+                recording.hold(part, Node(cut_from=before[0]))  # pyright: ignore[reportUnknownArgumentType]
+        elif before and isinstance(result, Tensor) and not (kwargs or {}).get("alpha"):
             made = self._made(name, args, tensors, before, result)
             if made is not None:
                 recording.hold(result, made)
         return result
 
     def _made(self, name: str, args: Any, tensors: list[Tensor], before: list[Node], result: Tensor) -> Node | None:
+        if name == "sigmoid":
+            return Node(squashed=before[0])
         if name in _ADD and len(before) == 2 and tensors[0].shape == tensors[1].shape:
             return Node(terms=(before[0], before[1]))
         if name in _MULTIPLY and len(before) == 2:
@@ -279,7 +299,8 @@ class _Watch(TorchFunctionMode):
         return Node(factors=(before[0], before[1]) if same else ())
 
 
-_FOLLOWED = _ADD | _MULTIPLY | _VIEWS
+_CUT = {"chunk", "split"}
+_FOLLOWED = _ADD | _MULTIPLY | _VIEWS | _CUT | {"sigmoid"}
 
 
 def _always() -> bool:
